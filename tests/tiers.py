@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
-from smaller import smallest
+from shrinking import shrink
 
 from llc.vm.code.image import Image
 from llc.vm.jit.codegen.translate import ONLY_INTERPRETED
@@ -16,7 +16,7 @@ from llc.vm.machine.machine import Done, Effect, OutOfFuel, Waiting
 from llc.vm.tiered import Machine
 from llc.vm.values.faults import Fault
 
-# How many programs each law is tried on: `make fuzz` asks for many, and for longer runs of them.
+# Number of generated programs per law; `make fuzz` runs many, with longer runs.
 COUNT = int(os.environ.get("LLC_FUZZ", "30"))
 TICKS = 80 if COUNT < 1000 else 300
 LAWS = settings(
@@ -24,8 +24,8 @@ LAWS = settings(
 )
 
 
-def told(outcome: Any) -> Any:
-    """An outcome as data to compare, with all it says."""
+def outcome_data(outcome: Any) -> Any:
+    """An outcome as comparable data with all of its fields."""
     match outcome:
         case Effect():
             return ("effect", outcome.seq, outcome.kind, repr(outcome.args), outcome.span)
@@ -43,20 +43,21 @@ def told(outcome: Any) -> Any:
 def history(
     image: Image, args: list[Any], quantum: int | None, tier_of: Callable[[int], str], can_fail: bool = False
 ) -> list[Any]:
-    """All there is to see of a run: outcomes, notes, ticks and, at each stop, its snapshot.
+    """Observable behaviour of a run: outcomes, notes, ticks and the snapshot at each stop.
 
-    tier_of(n): the tier for the n-th stretch; where it changes, the machine goes through JSON. can_fail:
-    whether the program may be one that cannot be translated.
+    Args:
+        tier_of: The tier for the n-th stretch; at a change the machine is restored from JSON.
+        can_fail: Whether the program may be untranslatable.
     """
     stretch = 0
     tier = tier_of(0)
     machine = Machine(image, args, fuel=TICKS if quantum is None else quantum, tier=tier)
     seen: list[Any] = []
-    given: tuple[Any, ...] = ()
+    answer: tuple[Any, ...] = ()
     while True:
-        outcome = machine.resume(*given)
-        given = ()
-        seen += [told(outcome), list(machine.notes), machine.ticks]
+        outcome = machine.resume(*answer)
+        answer = ()
+        seen += [outcome_data(outcome), list(machine.notes), machine.ticks]
         obstacle = machine.obstacle
         assert can_fail or obstacle is None or ONLY_INTERPRETED in obstacle, obstacle
         if machine.ended:
@@ -68,79 +69,83 @@ def history(
         stretch += 1
         if tier_of(stretch) != tier:
             tier = tier_of(stretch)
-            left = int(machine.limit - machine.ticks)
-            machine = Machine.restore(image, json.loads(json.dumps(machine.snapshot())), left, tier)
+            remaining = int(machine.limit - machine.ticks)
+            machine = Machine.restore(image, json.loads(json.dumps(machine.snapshot())), remaining, tier)
         if isinstance(outcome, OutOfFuel):
             if machine.ticks >= TICKS:
                 return seen
             machine.refuel(quantum)
         elif not machine.is_ready:
             seq = max(machine.waiting)
-            given = ({"a": seq, "b": [1, "x"]} if seq % 3 else None, seq)
+            answer = ({"a": seq, "b": [1, "x"]} if seq % 3 else None, seq)
 
 
-def seen_by(found: list[Any]) -> list[Any]:
-    """A history without its snapshots, which are taken where it pleases whoever asks."""
-    return [one for one in found if not isinstance(one, str) or not one.startswith("{")]
+def without_snapshots(entries: list[Any]) -> list[Any]:
+    """A history without its snapshots, whose positions depend on the stops."""
+    return [entry for entry in entries if not isinstance(entry, str) or not entry.startswith("{")]
 
 
-def assert_alike(image: Image, quantum: int, args: list[Any], turns: int, can_fail: bool = False) -> None:
-    """Both tiers, and runs that go from one to the other by the bits of `turns`, give one history."""
+def assert_tiers_agree(
+    image: Image, quantum: int, args: list[Any], turns: int, can_fail: bool = False
+) -> None:
+    """All tiers, and runs that switch tiers by the bits of `turns`, have the same history."""
 
-    def turning(stretch: int) -> str:
+    def alternate(stretch: int) -> str:
         return "direct" if turns >> (stretch % 24) & 1 else "interpreter"
 
-    plain = history(image, args, quantum, lambda _: "interpreter")
-    assert history(image, args, quantum, lambda _: "direct", can_fail) == plain
-    assert history(image, args, quantum, lambda _: "auto", can_fail) == plain
-    assert seen_by(history(image, args, quantum, turning, can_fail)) == seen_by(plain)
-    # Greenlets that nobody looks into go on from effect to effect.
-    whole = history(image, args, None, lambda _: "interpreter")
-    assert history(image, args, None, lambda _: "direct", can_fail) == whole
+    expected = history(image, args, quantum, lambda _: "interpreter")
+    assert history(image, args, quantum, lambda _: "direct", can_fail) == expected
+    assert history(image, args, quantum, lambda _: "auto", can_fail) == expected
+    assert without_snapshots(history(image, args, quantum, alternate, can_fail)) == without_snapshots(
+        expected
+    )
+    # Without fuel limits the JIT tier runs from effect to effect in a greenlet.
+    expected = history(image, args, None, lambda _: "interpreter")
+    assert history(image, args, None, lambda _: "direct", can_fail) == expected
 
 
-def assert_flow_alike(image_of: Callable[[str], Image], text: str, quantum: int, turns: int) -> None:
-    """The same of a flow's text; one that does not run alike is told as short as it can be."""
+def assert_flow_tiers_agree(image_of: Callable[[str], Image], text: str, quantum: int, turns: int) -> None:
+    """Like `assert_tiers_agree` for the text of a flow; a counterexample is shrunk."""
 
     def is_bad(text: str) -> bool:
         try:
             image = image_of(text)
-        except Exception:  # no program at all, or none that can be compiled
+        except Exception:  # not a valid program
             return False
         try:
-            assert_alike(image, quantum, [], turns)
+            assert_tiers_agree(image, quantum, [], turns)
         except Exception:
             return True
         return False
 
     try:
-        assert_alike(image_of(text), quantum, [], turns)
+        assert_tiers_agree(image_of(text), quantum, [], turns)
     except Exception as error:
         raise AssertionError(
-            f"runs otherwise, {quantum} ticks at a time:\n{smallest(text, is_bad)}"
+            f"tiers disagree with {quantum} ticks at a time:\n{shrink(text, is_bad)}"
         ) from error
 
 
-def stopped(image: Image, args: list[Any], fuel: int, tier: str) -> Any:
-    """Where a run is when it has used so much fuel, or has ended before; effects are answered."""
+def events_until_fuel_ends(image: Image, args: list[Any], fuel: int, tier: str) -> Any:
+    """Events of a run, and its snapshot when the fuel is used up; effects are answered."""
     machine = Machine(image, args, fuel=fuel, tier=tier)
-    seen = []
-    given: tuple[Any, ...] = ()
+    events = []
+    answer: tuple[Any, ...] = ()
     while True:
-        outcome = machine.resume(*given)
-        seen += [told(outcome), list(machine.notes), machine.ticks]
+        outcome = machine.resume(*answer)
+        events += [outcome_data(outcome), list(machine.notes), machine.ticks]
         if machine.ended:
-            return seen
+            return events
         if isinstance(outcome, OutOfFuel):
-            return [*seen, json.dumps(machine.snapshot())]
+            return [*events, json.dumps(machine.snapshot())]
         seq = max(machine.waiting)
-        given = (seq, seq)
+        answer = (seq, seq)
 
 
-def assert_alike_at_any_tick(image: Image, args: list[Any], most: int) -> None:
-    """Wherever fuel ends, the tiers stand at the same state with the same slots."""
-    for fuel in range(1, most):
-        plain = stopped(image, args, fuel, "interpreter")
-        assert stopped(image, args, fuel, "direct") == plain, fuel
-        if plain[2] < fuel:
+def assert_tiers_agree_at_any_tick(image: Image, args: list[Any], max_fuel: int) -> None:
+    """Whenever the fuel ends, the tiers stop in the same state with equal slots."""
+    for fuel in range(1, max_fuel):
+        expected = events_until_fuel_ends(image, args, fuel, "interpreter")
+        assert events_until_fuel_ends(image, args, fuel, "direct") == expected, fuel
+        if expected[2] < fuel:
             return

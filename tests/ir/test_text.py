@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from programs import CONSTANTS, NAMES, TEXTS, WORDS, programs, spans_of
+from ir_programs import CONSTANTS, NAMES, TEXTS, WORDS, programs, spans_of
 
 from llc.ir.constants import Symbol
 from llc.ir.diagnostics import CompileError, Diagnostic

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from programs import programs
+from ir_programs import programs
 
 from llc.ir.diagnostics import Diagnostic
 from llc.ir.nodes import (

@@ -6,7 +6,7 @@ import pytest
 from flow_runs import machine_of
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tiers import assert_alike, assert_alike_at_any_tick, told
+from tiers import assert_tiers_agree, assert_tiers_agree_at_any_tick, outcome_data
 
 from llc.vm.jit.model import counted_loop
 from llc.vm.tiered import Machine
@@ -110,7 +110,7 @@ def test_counted_loops_behave_the_same(text: str, quantum: int, turns: int, few:
     """Whatever the bound, the step and the round, and wherever the run goes from one tier to the other."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counted_loop, "FEW", few)
-        assert_alike(machine_of(text).image, quantum, [], turns)
+        assert_tiers_agree(machine_of(text).image, quantum, [], turns)
 
 
 @LAWS
@@ -119,7 +119,7 @@ def test_counted_loops_stop_at_any_tick(text: str, few: int) -> None:
     """Portions end where fuel does."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counted_loop, "FEW", few)
-        assert_alike_at_any_tick(machine_of(text).image, [], 60)
+        assert_tiers_agree_at_any_tick(machine_of(text).image, [], 60)
 
 
 TIERS = ("interpreter", "direct")
@@ -138,14 +138,14 @@ LONG = (
 @pytest.mark.parametrize("text", LONG)
 def test_long_loops_stop_at_any_tick(text: str) -> None:
     """Many rounds, with as many as are worth it in a portion."""
-    assert_alike_at_any_tick(machine_of(text).image, [], 150)
+    assert_tiers_agree_at_any_tick(machine_of(text).image, [], 150)
 
 
 @pytest.mark.parametrize("text", LONG)
 @pytest.mark.parametrize("quantum", [1, 7, 40, 1000])
 def test_long_loops_switch_tiers(text: str, quantum: int) -> None:
     """What one has begun the other ends."""
-    assert_alike(machine_of(text).image, quantum, [], 0b011010011)
+    assert_tiers_agree(machine_of(text).image, quantum, [], 0b011010011)
 
 
 @pytest.mark.parametrize("items", [20, 39, 40, 41, 60])
@@ -160,7 +160,7 @@ def test_a_list_fills_up_in_a_portion(items: int) -> None:
         image = machine_of(program).image
         bounds.set_bounds(items=items)
         try:
-            found = [(told(m.resume()), m.ticks) for m in (Machine(image, tier=t) for t in TIERS)]
+            found = [(outcome_data(m.resume()), m.ticks) for m in (Machine(image, tier=t) for t in TIERS)]
         finally:
             bounds.set_bounds(items=1 << 23)
         assert found[0] == found[1]
@@ -173,7 +173,9 @@ def test_a_list_that_is_too_long_from_the_start_grows_no_more(items: int) -> Non
     image = machine_of(f"{text} (go 0 '({'1 ' * 20}))").image
     bounds.set_bounds(items=items)
     try:
-        found = [(told(m.resume()), m.ticks) for m in (Machine(image, fuel=500, tier=t) for t in TIERS)]
+        found = [
+            (outcome_data(m.resume()), m.ticks) for m in (Machine(image, fuel=500, tier=t) for t in TIERS)
+        ]
     finally:
         bounds.set_bounds(items=1 << 23)
     assert found[0] == found[1]

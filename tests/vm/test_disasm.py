@@ -9,7 +9,7 @@ from array import array
 import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import programs
+from ir_programs import programs
 
 from llc.ir.nodes import Program
 from llc.ir.text import parse_program

@@ -12,9 +12,9 @@ from core_programs import Generator
 from flow_runs import machine_of as flow_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kinds_programs import KindsGenerator
-from tiers import COUNT, LAWS, assert_alike, history, told
-from wild_programs import PROGRAMS
+from mixed_type_programs import MixedTypeGenerator
+from random_ir_programs import PROGRAMS
+from tiers import COUNT, LAWS, assert_tiers_agree, history, outcome_data
 
 from llc.frontend.compile import compile_text
 from llc.frontend.lower.program import lower_flow
@@ -49,21 +49,21 @@ def image_of_core(node: Any) -> Image:
 @given(PROGRAMS, st.integers(1, 9), st.integers(0, 1 << 24))
 def test_programs_of_any_shape_behave_the_same(program: Program, quantum: int, turns: int) -> None:
     """Outcomes, notes, ticks, faults with places and backtraces, and byte for byte the same snapshots."""
-    assert_alike(emit(program), quantum, [1], turns)
+    assert_tiers_agree(emit(program), quantum, [1], turns)
 
 
 @LAWS
 @given(FLOWS, st.integers(1, 40), st.integers(0, 1 << 24))
 def test_generated_flows_behave_the_same(node: Any, quantum: int, turns: int) -> None:
     """Closures, boxes, `try`, loops, recursion and calls at once."""
-    assert_alike(image_of_core(node), quantum, [], turns)
+    assert_tiers_agree(image_of_core(node), quantum, [], turns)
 
 
 @LAWS
 @given(SEEDS, st.integers(1, 60), st.integers(0, 1 << 24))
 def test_values_of_other_kinds_are_alike(seed: int, quantum: int, turns: int) -> None:
     """Versions for integers that meet floats, strings, booleans, huge integers, and faults in them."""
-    assert_alike(flow_of(KindsGenerator(seed).program()).image, quantum, [], turns)
+    assert_tiers_agree(flow_of(MixedTypeGenerator(seed).program()).image, quantum, [], turns)
 
 
 @settings(LAWS, max_examples=COUNT // 3)
@@ -88,7 +88,7 @@ def test_the_interpreter_continues_where_translation_fails(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(functions, "Translator", Refusing)
-        assert_alike(image_of_core(node), quantum, [], turns, True)
+        assert_tiers_agree(image_of_core(node), quantum, [], turns, True)
 
 
 # --- what generated programs do not reach --------------------------------------------------------
@@ -96,7 +96,7 @@ def test_the_interpreter_continues_where_translation_fails(
 
 def run(text: str, tier: str) -> tuple[Any, int]:
     machine = Machine(flow_of(text).image, tier=tier)
-    return told(machine.resume()), machine.ticks
+    return outcome_data(machine.resume()), machine.ticks
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ function f(n, seen) locals(caught)
     image = emit(parse_program(text, "again.ir"))
     assert history(image, [], None, lambda _: "direct")[0] == ("done", "[None, [None, [None, [None, None]]]]")
     for quantum in (1, 2, 3):
-        assert_alike(image, quantum, [], 0b0110)
+        assert_tiers_agree(image, quantum, [], 0b0110)
 
 
 @pytest.mark.parametrize("depth", [6, 7, 8, 12, 30])
@@ -221,7 +221,7 @@ def test_machines_of_several_threads_do_not_bound_one_another() -> None:
     def work(name: str, text: str) -> None:
         machine = Machine(flow_of(text).image, tier="direct")
         begun.set()
-        found[name] = told(machine.resume())
+        found[name] = outcome_data(machine.resume())
 
     short = "(loop ((i 0)) (if (< i 200000) (recur (+ i 1)) i))"
     deep = "(define (count n) (if (= n 0) 0 (+ 1 (count (- n 1))))) (loop 20 (count 50000))"
@@ -262,7 +262,7 @@ def test_a_program_changes_its_tier_when_it_has_run_for_a_while() -> None:
     assert isinstance(machine.resume(), OutOfFuel)
     assert machine.tier == "interpreter"
     machine.refuel(None)
-    assert told(machine.resume()) == ("done", "9000")
+    assert outcome_data(machine.resume()) == ("done", "9000")
     assert machine.tier == "direct"
 
 
@@ -272,7 +272,7 @@ def test_machines_share_what_was_translated() -> None:
     first = Machine(image, fuel=100)
     first.resume()
     assert first.tier == "interpreter"
-    assert told(Machine(image).resume()) == ("done", "377")
+    assert outcome_data(Machine(image).resume()) == ("done", "377")
     assert image.loaded is not None
     (translator,) = image.loaded.translators.values()
     made = len(translator.made)
@@ -280,12 +280,12 @@ def test_machines_share_what_was_translated() -> None:
     second.resume()
     assert second.tier == "direct"
     second.refuel(None)
-    assert told(second.resume()) == ("done", "377")
+    assert outcome_data(second.resume()) == ("done", "377")
     third = Machine(image, fuel=100)
     third.resume()
     third.refuel(None)
     more = len(translator.made)
-    assert told(third.resume()) == ("done", "377")
+    assert outcome_data(third.resume()) == ("done", "377")
     assert len(translator.made) == more >= made
 
 
@@ -311,7 +311,7 @@ def test_a_machine_too_large_to_translate_stays_as_it_is() -> None:
     states = "\n".join(f"state s{n}\n goto s{n + 1}" for n in range(MOST_STATES + 1))
     text = f"program p entry main\nfunction main()\n{states}\nstate s{MOST_STATES + 1}\n return 1\n"
     machine = Machine(emit(parse_program(text, "p.ir")), tier="direct")
-    assert told(machine.resume()) == ("done", "1")
+    assert outcome_data(machine.resume()) == ("done", "1")
     assert machine.tier == "interpreter"
 
 
@@ -351,7 +351,7 @@ def test_what_python_refuses_runs_in_the_interpreter(depth: int) -> None:
     """It has bounds for how deep parentheses may be; a run that meets them goes on and says so."""
     image = emit(parse_program(DEEP % f"{'upper(' * depth}x{')' * depth}", "deep.ir"))
     for quantum in (1, 3, 100):
-        assert_alike(image, quantum, [], 0b011010, True)
+        assert_tiers_agree(image, quantum, [], 0b011010, True)
     machine = Machine(image, tier="direct")
     machine.resume()
     assert (machine.tier, machine.obstacle is None) == (
@@ -407,13 +407,13 @@ def test_a_jump_to_a_loop_of_another_text_has_its_tick() -> None:
       (loop ((a 0)) (if (< a 3) (recur (+ a (length (map (lambda (x) x) (list 1))))) (recur 0))))
     """
     for quantum in (1, 2, 3, 5):
-        assert_alike(flow_of(text).image, quantum, [], 0b0110)
+        assert_tiers_agree(flow_of(text).image, quantum, [], 0b0110)
 
 
 @pytest.mark.parametrize("items", ["null", "true"])
 def test_what_is_known_to_be_no_list_has_no_items(items: str) -> None:
     """The text does not ask for one: Python would warn of it, on the error stream of whoever runs this."""
-    assert_alike(flow_of(f"(define (f i) (+ 1 (nth i {items}))) (f 1)").image, 3, [], 0b10)
+    assert_tiers_agree(flow_of(f"(define (f i) (+ 1 (nth i {items}))) (f 1)").image, 3, [], 0b10)
 
 
 def test_a_function_reads_like_one() -> None:
@@ -442,7 +442,7 @@ def test_loops_that_use_two_ticks_stop_at_each(text: str) -> None:
     """Fuel ends between the two, or a fault comes there: what there is to see is the same."""
     image = flow_of(text).image
     for quantum in (*range(1, 14), 20, 37):
-        assert_alike(image, quantum, [], 0b0110_1001_0110)
+        assert_tiers_agree(image, quantum, [], 0b0110_1001_0110)
 
 
 LOOP = """
@@ -512,7 +512,7 @@ def test_operations_of_three_numbers_are_alike(name: str) -> None:
 
 def test_a_list_of_constants_is_made_each_time() -> None:
     """Python would make it once; what holds the same list and what holds an equal one differ in snapshots."""
-    assert_alike(
+    assert_tiers_agree(
         flow_of("(define (f n) (list 1 (list 2 (+ 1 2))))\n(list (f 1) (f 2) (now))").image, 3, [], 0b10
     )
 
@@ -553,7 +553,7 @@ def test_functions_applied_to_lists_run_alike() -> None:
     assert run(text, "direct") == run(text, "interpreter")
     for one in ("+", "more", "(lambda (a b) (+ a b n))", "7"):
         calls = f"(let ((n 3)) (list (each {one} n) (each {one} n)))"
-        assert_alike(flow_of(APPLYING.format(tries=tries, calls=calls)).image, 7, [], 0b0110)
+        assert_tiers_agree(flow_of(APPLYING.format(tries=tries, calls=calls)).image, 7, [], 0b0110)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from flow_runs import machine_of
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import LAWS, assert_alike, told
+from tiers import LAWS, assert_tiers_agree, outcome_data
 
 from llc.vm.code.image import Image
 from llc.vm.jit.analysis.range_checks import RangeChecks
@@ -92,7 +92,7 @@ def texts(pattern: str) -> st.SearchStrategy[str]:
 @given(texts(ROUND), st.integers(1, 12), st.integers(0, 1 << 24))
 def test_iterations_behave_the_same(text: str, quantum: int, turns: int) -> None:
     """Whoever holds the list or the map, wherever the run stops and whichever tier goes on."""
-    assert_alike(machine_of(text).image, quantum, [], turns)
+    assert_tiers_agree(machine_of(text).image, quantum, [], turns)
 
 
 # A loop within the rounds of another, which begins with a list anew.
@@ -126,7 +126,7 @@ INNER = """
 )
 def test_inner_iterations_behave_the_same(text: str, quantum: int, turns: int) -> None:
     """A list that grows in a loop within another, wherever the run stops and whichever tier goes on."""
-    assert_alike(machine_of(text).image, quantum, [], turns)
+    assert_tiers_agree(machine_of(text).image, quantum, [], turns)
 
 
 def test_what_inner_loops_are_found_to_change() -> None:
@@ -160,7 +160,7 @@ def test_what_inner_loops_are_found_to_change() -> None:
 @pytest.mark.parametrize("quantum", [1, 2, 5, 100])
 def test_the_library_s_rounds_run_alike(text: str, quantum: int) -> None:
     """Each state that they can stop in is the machine's own."""
-    assert_alike(machine_of(text).image, quantum, [], 0b0110100110)
+    assert_tiers_agree(machine_of(text).image, quantum, [], 0b0110100110)
 
 
 def test_a_list_is_as_long_as_it_may_be() -> None:
@@ -177,7 +177,7 @@ def test_a_list_is_as_long_as_it_may_be() -> None:
             (49, "(list 1 2)", False),
         ):
             image = machine_of(text.format(count, first)).image
-            found = [told(Machine(image, tier=tier).resume()) for tier in ("interpreter", "direct")]
+            found = [outcome_data(Machine(image, tier=tier).resume()) for tier in ("interpreter", "direct")]
             assert found[0] == found[1]
             assert (found[0][0] == "done") == is_done
     finally:
@@ -209,7 +209,7 @@ LOOPS = st.builds(
 @given(LOOPS, st.integers(1, 12), st.integers(0, 1 << 24))
 def test_loops_behave_the_same(text: str, quantum: int, turns: int) -> None:
     """The same where a loop is no function."""
-    assert_alike(machine_of(text).image, quantum, [], turns)
+    assert_tiers_agree(machine_of(text).image, quantum, [], turns)
 
 
 # Functions that come to one another by tail calls, with captures and without, and to themselves.
@@ -237,7 +237,7 @@ TURNS = """
 @given(texts(TURNS), st.integers(1, 12), st.integers(0, 1 << 24))
 def test_mutual_tail_calls_behave_the_same(text: str, quantum: int, turns: int) -> None:
     """Each is a frame of its own wherever the run stops, and none stays behind."""
-    assert_alike(machine_of(text).image, quantum, [], turns)
+    assert_tiers_agree(machine_of(text).image, quantum, [], turns)
 
 
 def test_mutual_tail_calls_leave_no_frames() -> None:
@@ -258,7 +258,7 @@ def test_mutual_tail_calls_leave_no_frames() -> None:
     assert count < 20
     assert len(machine.frames()) == 1
     machine.refuel(None)
-    assert told(machine.resume()) == told(Machine(image, tier="interpreter").resume())
+    assert outcome_data(machine.resume()) == outcome_data(Machine(image, tier="interpreter").resume())
 
 
 BOXED = """
@@ -295,7 +295,7 @@ BOXES = st.builds(
 @given(BOXES, st.integers(1, 12), st.integers(0, 1 << 24))
 def test_maps_in_boxes_behave_the_same(text: str, quantum: int, turns: int) -> None:
     """A variable of the whole program that is set again and again."""
-    assert_alike(machine_of(text).image, quantum, [], turns)
+    assert_tiers_agree(machine_of(text).image, quantum, [], turns)
 
 
 SUM = """
@@ -321,7 +321,7 @@ SUMS = st.builds(
 @given(SUMS, st.integers(1, 9), st.integers(0, 1 << 24))
 def test_indexed_items_are_the_same(text: str, quantum: int, turns: int) -> None:
     """Within the list and beyond both of its ends."""
-    assert_alike(machine_of(text).image, quantum, [], turns)
+    assert_tiers_agree(machine_of(text).image, quantum, [], turns)
 
 
 def test_an_index_is_known_to_be_below_the_end() -> None:
@@ -366,7 +366,7 @@ def function_of(image: Image, name: str) -> Function:
 def test_slots_hold_what_they_held(text: str) -> None:
     """Wherever it stops."""
     for quantum in range(1, 12):
-        assert_alike(machine_of(text).image, quantum, [], 0b0110100110)
+        assert_tiers_agree(machine_of(text).image, quantum, [], 0b0110100110)
 
 
 def test_what_is_found_to_be_changed() -> None:
@@ -402,7 +402,7 @@ def test_a_map_that_one_slot_holds_is_not_copied() -> None:
   (if (= i 100000) (length (keys map)) (go (+ i 1) (put map (to-string i) i))))
 (go 0 (dict))
 """
-    assert told(Machine(machine_of(text).image, tier="direct").resume()) == ("done", "100000")
+    assert outcome_data(Machine(machine_of(text).image, tier="direct").resume()) == ("done", "100000")
 
 
 def test_a_map_in_a_box_is_not_copied() -> None:
@@ -413,4 +413,4 @@ def test_a_map_in_a_box_is_not_copied() -> None:
 (define (go i) (if (= i 100000) (length (keys map)) (begin (note! (to-string i)) (go (+ i 1)))))
 (go 0)
 """
-    assert told(Machine(machine_of(text).image, tier="direct").resume()) == ("done", "100000")
+    assert outcome_data(Machine(machine_of(text).image, tier="direct").resume()) == ("done", "100000")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import given
-from programs import programs
+from ir_programs import programs
 
 from llc.ir.nodes import Function, Limits, Meta, Prim, Program, Return, Slot, State
 from llc.ir.text import parse_program, print_program

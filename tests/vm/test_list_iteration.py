@@ -5,7 +5,7 @@ from __future__ import annotations
 from flow_runs import machine_of
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tiers import assert_alike, assert_alike_at_any_tick
+from tiers import assert_tiers_agree, assert_tiers_agree_at_any_tick
 
 LAWS = settings(
     deadline=None, max_examples=30, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
@@ -80,11 +80,11 @@ def programs(draw: st.DrawFn) -> str:
 @given(programs(), st.integers(1, 12), st.integers(0, 1 << 24))
 def test_iteration_behaves_the_same(text: str, quantum: int, turns: int) -> None:
     """Integers that meet other values, pairs that meet arrays and null, wherever the run is stopped."""
-    assert_alike(machine_of(text).image, quantum, [], turns)
+    assert_tiers_agree(machine_of(text).image, quantum, [], turns)
 
 
 @LAWS
 @given(programs())
 def test_iteration_stops_at_any_tick(text: str) -> None:
     """The same state and slots wherever fuel ends."""
-    assert_alike_at_any_tick(machine_of(text).image, [], 60)
+    assert_tiers_agree_at_any_tick(machine_of(text).image, [], 60)

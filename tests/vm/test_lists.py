@@ -13,7 +13,7 @@ from flow_runs import machine_of
 from hypothesis import given
 from hypothesis import strategies as st
 from list_forms import mixed
-from tiers import LAWS, assert_alike, told
+from tiers import LAWS, assert_tiers_agree, outcome_data
 
 from llc.ir.constants import Symbol
 from llc.vm.primitives.handlers import HANDLERS
@@ -266,7 +266,7 @@ def test_building_copies_few_items(step: str, tier: str, monkeypatch: pytest.Mon
     for count in (500, 2000):
         copied = 0
         text = f"(length (reduce (lambda (made i) {step}) () (range 0 {count})))"
-        assert told(Machine(machine_of(text).image, tier=tier).resume())[0] == "done"
+        assert outcome_data(Machine(machine_of(text).image, tier=tier).resume())[0] == "done"
         assert copied < 60 * count, copied
 
 
@@ -298,4 +298,4 @@ KEPT = ("kept", "(cons items kept)", "(cons (nth 3 old) kept)", "(cons (reverse 
 @given(st.sampled_from(ITEMS), st.sampled_from(KEPT), st.integers(1, 40), st.integers(0, 255))
 def test_both_tiers_agree_about_long_lists(items: str, kept: str, quantum: int, turns: int) -> None:
     """Results and snapshots are alike in either tier, and where a machine goes through JSON at any time."""
-    assert_alike(machine_of(ROUND.format(items=items, kept=kept)).image, quantum, [], turns)
+    assert_tiers_agree(machine_of(ROUND.format(items=items, kept=kept)).image, quantum, [], turns)

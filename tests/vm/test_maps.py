@@ -10,7 +10,7 @@ import pytest
 from flow_runs import machine_of
 from hypothesis import given
 from hypothesis import strategies as st
-from tiers import LAWS, assert_alike, told
+from tiers import LAWS, assert_tiers_agree, outcome_data
 
 from llc.vm.jit.codegen import inline
 from llc.vm.primitives.handlers import HANDLERS
@@ -153,7 +153,9 @@ def test_building_copies_few_items(step: str, tier: str, copied: list[int]) -> N
     text = f"(reduce (lambda (made i) {step}) (dict) (range 0 {{count}}))"
     for count in (1000, 4000):
         copied.clear()
-        assert told(Machine(machine_of(text.format(count=count)).image, tier=tier).resume())[0] == "done"
+        assert (
+            outcome_data(Machine(machine_of(text.format(count=count)).image, tier=tier).resume())[0] == "done"
+        )
         assert sum(copied) < (SHORT + 4) * 2 * count, sum(copied)
 
 
@@ -201,7 +203,7 @@ def test_effects_and_faults_take_versions() -> None:
     (define large (reduce add (dict (kind "odd") (message "no")) (range 0 100)))
     (try (error large) (catch fault (list (get fault "kind") (get fault "message"))))
     """
-    assert told(Machine(machine_of(text).image).resume()) == ("done", "['odd', 'no']")
+    assert outcome_data(Machine(machine_of(text).image).resume()) == ("done", "['odd', 'no']")
 
 
 # Rounds that change a large map, the one before it and the first, and read any of them.
@@ -237,7 +239,7 @@ KEPT = (
 @given(st.sampled_from(MAPS), st.sampled_from(KEPT), st.integers(1, 40), st.integers(0, 255))
 def test_both_tiers_agree_about_large_maps(map_: str, kept: str, quantum: int, turns: int) -> None:
     """Results and snapshots are alike in either tier, and where a machine goes through JSON at any time."""
-    assert_alike(machine_of(ROUND.format(map=map_, kept=kept)).image, quantum, [], turns)
+    assert_tiers_agree(machine_of(ROUND.format(map=map_, kept=kept)).image, quantum, [], turns)
 
 
 @pytest.mark.parametrize("tier", ["interpreter", "direct"])
@@ -252,7 +254,7 @@ def test_what_is_made_of_a_large_map_is_asked_at_once(tier: str) -> None:
     (begin (ask 1) (ask 2))
     """
     expected = "[True, False, 2, 2, True, False, 100, 1, 1, 2]"
-    assert told(Machine(machine_of(text).image, tier=tier).resume()) == ("done", expected)
+    assert outcome_data(Machine(machine_of(text).image, tier=tier).resume()) == ("done", expected)
 
 
 def test_a_version_that_nothing_else_holds_changes_in_place(copied: list[int]) -> None:
@@ -265,5 +267,8 @@ def test_a_version_that_nothing_else_holds_changes_in_place(copied: list[int]) -
     """
     for tier in ("interpreter", "direct"):
         copied.clear()
-        assert told(Machine(machine_of(text).image, tier=tier).resume()) == ("done", "[100, 121, 2930, '1']")
+        assert outcome_data(Machine(machine_of(text).image, tier=tier).resume()) == (
+            "done",
+            "[100, 121, 2930, '1']",
+        )
     assert sum(copied) < 8000

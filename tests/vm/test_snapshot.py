@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiers import told
-from wild_programs import PROGRAMS
+from random_ir_programs import PROGRAMS
+from tiers import outcome_data
 
 from llc.ir.nodes import Program
 from llc.vm.code.emit import emit
@@ -40,7 +40,7 @@ def straight(image: Image) -> list[Any]:
         trace += map(repr, machine.take_notes())
         if isinstance(outcome, OutOfFuel):
             return [*trace, machine.ticks]
-        trace.append(told(outcome))
+        trace.append(outcome_data(outcome))
         if not isinstance(outcome, Effect):
             return [*trace, machine.ticks]
         result = answer(outcome)
@@ -67,15 +67,15 @@ def chopped(image: Image, quantum: int) -> list[Any]:
         waiting = None
         if isinstance(outcome, Done | Fault):
             trace += map(repr, machine.take_notes())
-            return [*trace, told(outcome), machine.ticks]
+            return [*trace, outcome_data(outcome), machine.ticks]
         # Notes not yet taken move along.
         machine = elsewhere(machine, data)
         trace += map(repr, machine.take_notes())
         if isinstance(outcome, Effect):
             waiting = machine.effect
             assert waiting is not None
-            assert told(waiting) == told(outcome)
-            trace.append(told(outcome))
+            assert outcome_data(waiting) == outcome_data(outcome)
+            trace.append(outcome_data(outcome))
         elif machine.ticks >= TICKS:
             return [*trace, machine.ticks]
 

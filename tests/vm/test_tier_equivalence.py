@@ -6,9 +6,9 @@ import pytest
 from flow_runs import machine_of
 from hypothesis import given
 from hypothesis import strategies as st
-from rich_programs import RichGenerator
-from smaller import smallest
-from tiers import LAWS, assert_alike_at_any_tick, assert_flow_alike
+from library_programs import LibraryGenerator
+from shrinking import shrink
+from tiers import LAWS, assert_flow_tiers_agree, assert_tiers_agree_at_any_tick
 
 from llc.vm.code.image import Image
 
@@ -24,7 +24,7 @@ def image_of(text: str) -> Image:
 @given(st.integers(0, 1 << 48), QUANTA, TURNS)
 def test_library_flows_behave_the_same(seed: int, quantum: int, turns: int) -> None:
     """Lists, maps and strings made, changed and handed on in every way there is."""
-    assert_flow_alike(image_of, RichGenerator(seed).program(), quantum, turns)
+    assert_flow_tiers_agree(image_of, LibraryGenerator(seed).program(), quantum, turns)
 
 
 # A map that a variable of the whole program or a caught one holds is set in {change}.
@@ -67,7 +67,7 @@ HELD = st.builds(
 @given(HELD, QUANTA, TURNS)
 def test_shared_maps_behave_the_same(text: str, quantum: int, turns: int) -> None:
     """Each way to share a map with each way to change it."""
-    assert_flow_alike(image_of, text, quantum, turns)
+    assert_flow_tiers_agree(image_of, text, quantum, turns)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_shared_maps_behave_the_same(text: str, quantum: int, turns: int) -> Non
 def test_earlier_counterexamples_behave_the_same(text: str) -> None:
     """Flows that once behaved differently or did not end."""
     for quantum in (1, 3, 7, 200):
-        assert_flow_alike(image_of, text, quantum, 0b0110100110)
+        assert_flow_tiers_agree(image_of, text, quantum, 0b0110100110)
 
 
 # Tail calls of small functions: their caller's frame is gone, though both are one text.
@@ -160,9 +160,9 @@ OPERATIONS = (
 @pytest.mark.parametrize("quantum", [1, 4, 60])
 def test_inlined_calls_behave_the_same(text: str, quantum: int) -> None:
     """A snapshot has the remaining frames with the same slots, wherever fuel ends."""
-    assert_flow_alike(image_of, text, quantum, 0b0110100110)
+    assert_flow_tiers_agree(image_of, text, quantum, 0b0110100110)
     if quantum == 1:
-        assert_alike_at_any_tick(image_of(text), [], 400)
+        assert_tiers_agree_at_any_tick(image_of(text), [], 400)
 
 
 FLOATS = (
@@ -192,11 +192,11 @@ def test_floats_behave_the_same(name: str, operands: list[str], a: str, b: str, 
     (define (g i a b kept)
       (if (= i 4) kept (g (+ i 1) b a (cons (to-string (try (f a b) (catch e (get e "kind")))) kept))))
     (g 0 {a} {b} nil)"""
-    assert_flow_alike(image_of, text, quantum, 0b0110)
+    assert_flow_tiers_agree(image_of, text, quantum, 0b0110)
 
 
 def test_a_failing_program_is_shrunk() -> None:
     """Parts that do not contribute to the failure are removed."""
     text = '(define (f n) (list n "a b" (g 1)))\n(let ((x (f 3))) (begin (f x) (g (car nil))))'
-    assert smallest(text, lambda less: "(car" in less) == "(car)"
-    assert smallest(text, lambda less: '"a b"' in less and "f" in less) == '(f "a b")'
+    assert shrink(text, lambda less: "(car" in less) == "(car)"
+    assert shrink(text, lambda less: '"a b"' in less and "f" in less) == '(f "a b")'

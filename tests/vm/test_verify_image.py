@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import programs
+from ir_programs import programs
 
 from llc.ir.nodes import Program
 from llc.ir.text import parse_program

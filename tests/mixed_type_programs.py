@@ -29,8 +29,8 @@ _BINARY = (
 _UNARY = ("not", "null?", "first", "rest", "even?", "zero?", "list", "string?", "abs", "length", "reverse")
 
 
-class KindsGenerator:
-    """A program of a few functions that call each other and themselves, and loops."""
+class MixedTypeGenerator:
+    """Generator of a program with loops and a few functions that call each other and themselves."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -44,7 +44,7 @@ class KindsGenerator:
         return self.random.choice(choices)
 
     def value(self) -> str:
-        # Mostly small integers: where all are, the quick versions run on for a while.
+        # Mostly small integers, so that the specialised versions run for a while.
         return self.pick(*_VALUES) if self.random.random() < 0.25 else str(self.random.randint(0, 9))
 
     def main(self) -> str:
@@ -58,18 +58,18 @@ class KindsGenerator:
         return call
 
     def function(self, name: str) -> str:
-        """The first parameter counts down, so that it ends."""
+        """The first parameter counts down, so that the function ends."""
         variables = ["n", "a", "b"]
         end = self.expression(variables, 1, None)
         kind = self.random.randint(0, 4)
         body = self.expression(variables, 3, self.pick(*self.functions))
-        if kind == 0:  # a tail call of itself
-            given = self.expression(variables, 2, None), self.expression(variables, 1, None)
-            body = f"({name} (- n 1) {given[0]} {given[1]})"
+        if kind == 0:  # a tail call of the function itself
+            arguments = self.expression(variables, 2, None), self.expression(variables, 1, None)
+            body = f"({name} (- n 1) {arguments[0]} {arguments[1]})"
         elif kind == 1:  # a loop inside
             step = self.expression([*variables, "i", "s"], 2, self.pick(*self.functions))
             body = f"(loop ((i 0) (s a)) (if (< i n) (recur (+ i 1) {step}) s))"
-        elif kind == 2:  # a variable that is assigned and caught
+        elif kind == 2:  # a variable that is assigned and captured
             inner = self.expression([*variables, "c"], 2, self.pick(*self.functions))
             setter = f"(lambda (x) (set! c {self.expression(['c', 'x'], 1, None)}) c)"
             body = f"(let* ((c a) (g {setter})) (g n) (g b) {inner})"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 import re
 
-# A grammar as texts. `[a|b]` is one of them, `$x` a name of its own, and `{N $x:M}` an expression that gives
-# a number where $x is a map. The kinds: N number, L list of numbers, M map, S string; t is the kind that
-# the whole is to have, u some kind, ? a condition. Other holes have methods of their own, below.
+# A grammar of templates. `[a|b]` is one alternative, `$x` a fresh name, and `{N $x:M}` an expression of type
+# number where $x is a map. Types: N number, L list of numbers, M map, S string; t is the required type, u a
+# random type, ? a condition. Methods below expand the other holes.
 
 KINDS = "NLMS"
 Scope = tuple[tuple[str, str], ...]
 
-ODD = (
+UNUSUAL = (
     "[0.0|-0.0|1.5|2.0|nan|inf|true|false|(- 0.0 0)|9223372036854775807|-4611686018427387904"
     "|1000000000000000000000]"
 )
@@ -32,7 +32,7 @@ CONDITIONS = (
     "([and|or] {?} {?})",
     "{u}",
 )
-# What gives any kind.
+# Expressions of any type.
 SHAPES = (
     "(if {?} {t} {t})",
     "(let (($x {u})) {t $x:u})",
@@ -110,15 +110,15 @@ NAME = re.compile(r"\$\w+")
 HOLE = re.compile(r"\{([^ }]+)([^}]*)\}")
 
 
-class RichGenerator:
-    """A program of a few functions that call each other and themselves, and three values they make."""
+class LibraryGenerator:
+    """Generator of a program with a few functions that call each other and themselves, and three results."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.count = 0
-        # How often something stands where another kind belongs, a number is an odd one, an effect is asked.
-        self.wild = self.random.choice([0, 0, 0.01, 0.04])
-        self.odd = self.random.choice([0, 0.05, 0.3])
+        # Probabilities of a value of another type, an unusual number, and an effect.
+        self.wrong_type = self.random.choice([0, 0, 0.01, 0.04])
+        self.unusual = self.random.choice([0, 0.05, 0.3])
         self.effects = self.random.choice([0, 0.05, 0.15])
         self.mapping = "parallel-map" if self.random.random() < 0.1 else "map"
         self.functions: dict[str, tuple[str, Scope]] = {}
@@ -137,56 +137,56 @@ class RichGenerator:
         return "\n".join([*ODD_NUMBERS, first, *functions, f"(list {' '.join(parts)} g)"])
 
     def function(self, name: str) -> str:
-        """The first parameter counts down, so that most end."""
+        """The first parameter counts down, so that most functions end."""
         kind, parameters = self.functions[name]
         self.own = name
-        body = self.filled(self.random.choice(BODIES), kind, (*parameters, ("g", "M")), 3)
+        body = self.expand(self.random.choice(BODIES), kind, (*parameters, ("g", "M")), 3)
         return f"(define ({' '.join([name, *dict(parameters)])}) {body})"
 
     def expression(self, kind: str, scope: Scope, depth: int) -> str:
         if kind == "?":
-            return self.filled(self.random.choice(CONDITIONS), "N", scope, depth) if depth > 0 else "true"
-        if self.random.random() < self.wild:
+            return self.expand(self.random.choice(CONDITIONS), "N", scope, depth) if depth > 0 else "true"
+        if self.random.random() < self.wrong_type:
             kind = self.random.choice(KINDS)
         if depth <= 0:
             return self.variable(kind, scope)
         if self.random.random() < self.effects:
-            return self.filled("(begin [(now)|(log-message 1)] {t})", kind, scope, depth)
+            return self.expand("(begin [(now)|(log-message 1)] {t})", kind, scope, depth)
         is_shape = self.random.random() < 0.6
-        return self.filled(self.random.choice(SHAPES if is_shape else CALLS[kind]), kind, scope, depth)
+        return self.expand(self.random.choice(SHAPES if is_shape else CALLS[kind]), kind, scope, depth)
 
     def variable(self, kind: str, scope: Scope) -> str:
         names = [name for name, its in scope if its == kind]
         if names and self.random.random() < 0.75:
             return self.random.choice(names)
-        is_odd = kind == "N" and self.random.random() < self.odd
-        return self.filled(ODD if is_odd else LITERALS[kind], kind, scope, 0)
+        is_odd = kind == "N" and self.random.random() < self.unusual
+        return self.expand(UNUSUAL if is_odd else LITERALS[kind], kind, scope, 0)
 
-    def filled(self, template: str, kind: str, scope: Scope, depth: int) -> str:
-        """One text of the grammar, of the kind `kind`; its expressions are less deep by one."""
+    def expand(self, template: str, kind: str, scope: Scope, depth: int) -> str:
+        """Expand a template to an expression of type `kind`; nested expressions have a smaller depth."""
         kinds = dict.fromkeys("?" + KINDS, "") | {"t": kind, "u": self.random.choice(KINDS)}
         self.count += 1
         number = self.count
 
-        def hole(found: re.Match[str]) -> str:
-            what, rest = found[1], found[2].split()
+        def hole(matched: re.Match[str]) -> str:
+            hole_name, rest = matched[1], matched[2].split()
             inner = scope
             for entry in rest:
                 name, _, its = entry.partition(":")
                 inner = (*inner, (name, kinds.get(its) or its))
-            if what in kinds:
-                return self.expression(kinds[what] or what, inner, depth - 1)
-            match what:
+            if hole_name in kinds:
+                return self.expression(kinds[hole_name] or hole_name, inner, depth - 1)
+            match hole_name:
                 case "digit":
                     return str(self.random.randint(0, 8))
                 case "key":
-                    return self.filled(KEY, kind, inner, 0)
+                    return self.expand(KEY, kind, inner, 0)
                 case "variable":
                     return self.variable("N", scope)
                 case "target":
                     return self.random.choice([name for name, its in inner if its == kind])
                 case "join":
-                    return self.filled(JOINS[kind], kind, scope, 0)
+                    return self.expand(JOINS[kind], kind, scope, 0)
                 case "map":
                     return self.mapping
                 case "again":
@@ -200,11 +200,11 @@ class RichGenerator:
                         self.random.choice(fitting), self.expression("N", scope, depth - 1), scope, depth - 1
                     )
 
-        text = CHOICE.sub(lambda found: self.random.choice(found[1].split("|")), template)
-        text = NAME.sub(lambda found: f"{found[0][1:]}{number}", text)
+        text = CHOICE.sub(lambda matched: self.random.choice(matched[1].split("|")), template)
+        text = NAME.sub(lambda matched: f"{matched[0][1:]}{number}", text)
         return HOLE.sub(hole, text)
 
     def call(self, name: str, first: str, scope: Scope, depth: int) -> str:
         parameters = self.functions[name][1]
-        given = " ".join([first, *(self.expression(kind, scope, depth) for _, kind in parameters[1:])])
-        return f"(apply {name} (list {given}))" if self.random.random() < 0.3 else f"({name} {given})"
+        arguments = " ".join([first, *(self.expression(kind, scope, depth) for _, kind in parameters[1:])])
+        return f"(apply {name} (list {arguments}))" if self.random.random() < 0.3 else f"({name} {arguments})"

@@ -1,4 +1,4 @@
-"""Generated programs that do anything a verified program can: run, fault, fork, loop for ever."""
+"""Random programs with all behaviours of a verified program: they run, fault, fork or loop endlessly."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from llc.ir.nodes import (
 )
 from llc.ir.spans import Span
 
-# By habit p and x hold plain values, b a box, f a function and z anything, so that most programs get
-# somewhere; a wild expression now and then breaks the habit and faults.
+# Usually p and x hold plain values, b a box, f a function and z anything, so that most programs make
+# progress; a random expression sometimes breaks the rule and faults.
 
 SLOTS = ("p", "b", "x", "f", "z")
 FUNCTIONS = ("main", "f", "g")
@@ -74,7 +74,7 @@ ANYTHING: st.SearchStrategy[Expr] = st.recursive(
     ),
     max_leaves=4,
 )
-WILD: st.SearchStrategy[Expr] = prim("add", PLAIN, PLAIN) | prim("get", PLAIN, KEYS) | ANYTHING
+RANDOM: st.SearchStrategy[Expr] = prim("add", PLAIN, PLAIN) | prim("get", PLAIN, KEYS) | ANYTHING
 INSTRUCTIONS: st.SearchStrategy[Instruction] = st.one_of(
     st.builds(Set, st.just("x"), PLAIN, span=SPANS),
     st.builds(Set, st.just("b"), prim("box", ANYTHING)),
@@ -82,10 +82,10 @@ INSTRUCTIONS: st.SearchStrategy[Instruction] = st.one_of(
     st.builds(Set, st.just("z"), ANYTHING),
     st.builds(SetBox, slots("b"), ANYTHING),
     st.builds(Note, st.just("cycle"), prim("map", KEYS, PLAIN)),
-    st.builds(Set, st.sampled_from(SLOTS), WILD, span=SPANS),
+    st.builds(Set, st.sampled_from(SLOTS), RANDOM, span=SPANS),
 )
-# What a function begins with.
-HABITS = (Set("b", Prim("box", (Const(0),))), Set("f", Closure("f", (Slot("b"),))))
+# The first instructions of each function.
+INITIALISATION = (Set("b", Prim("box", (Const(0),))), Set("f", Closure("f", (Slot("b"),))))
 
 
 @st.composite
@@ -111,11 +111,11 @@ def functions(draw: st.DrawFn, name: str) -> Function:
         st.builds(TailCall, callee, arguments),
         st.builds(Parallel, callee, lists, st.sampled_from("xz"), target, span=SPANS),
         st.builds(Return, PLAIN if name == "main" else ANYTHING),
-        st.builds(Fail, PLAIN) | st.builds(Switch, WILD, cases, st.none()),
+        st.builds(Fail, PLAIN) | st.builds(Switch, RANDOM, cases, st.none()),
     ]
     states = []
     for state in names:
-        body = (*(HABITS if state == "s0" else ()), *draw(st.lists(INSTRUCTIONS, max_size=3)))
+        body = (*(INITIALISATION if state == "s0" else ()), *draw(st.lists(INSTRUCTIONS, max_size=3)))
         handler = draw(st.none() | st.builds(Handler, target, st.sampled_from("xz")))
         states.append(State(state, body, draw(st.one_of(*exits)), handler, span=draw(SPANS)))
     captures = () if name == "main" else ("b",)

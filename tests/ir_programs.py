@@ -1,7 +1,7 @@
-"""Generated programs for property tests: well formed, with hostile names, constants and spans.
+"""Generated programs for property tests: well-formed, with hostile names, constants and spans.
 
-Hypothesis draws what programs are made from: names, constants, places; how they are put together
-comes from one drawn seed, since drawing each choice would be slow.
+Hypothesis draws the material of a program: names, constants, spans. One drawn seed determines the structure,
+since drawing each choice would be slow.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from llc.ir.text import KEYWORDS
 Strategy = st.SearchStrategy
 
 TEXTS = st.text(st.characters(), max_size=12)
-# Words of the grammar that may stand bare.
+# Keywords that may be unquoted names.
 WORDS = [
     "program",
     "entry",
@@ -113,12 +113,12 @@ METAS = st.builds(
 )
 
 
-# The source of choices, and the constants, places and switch cases to choose from.
+# Random source, constants, spans and switch cases to choose from.
 Material = tuple[random.Random, list[Any], list[Span | None], list[str]]
 
 
 class _Writer:
-    """Puts together the parts of one function of a program whose functions' frames are known."""
+    """Writes one function of a program in which the frames of all functions are known."""
 
     def __init__(
         self, material: Material, functions: list[Function], own: Function, states: list[str]
@@ -212,7 +212,7 @@ class _Writer:
 
 @st.composite
 def programs(draw: st.DrawFn, max_states: int = 4) -> Program:
-    """Well-formed programs of kind `flow`: `verify` finds no error in them."""
+    """Well-formed programs of kind `flow`, in which `verify` finds no error."""
     chance = random.Random(draw(st.integers(0, 1 << 32)))
     names = draw(st.lists(NAMES, min_size=6, max_size=6, unique=True))
     material = (
@@ -237,7 +237,7 @@ def programs(draw: st.DrawFn, max_states: int = 4) -> Program:
 
 
 def spans_of(program: Program) -> list[Span | None]:
-    """Every span of a program, in the order its nodes stand."""
+    """Every span of a program, in the order of its nodes."""
     found: list[Span | None] = []
     todo: list[Any] = list(reversed(program.functions))
     while todo:
