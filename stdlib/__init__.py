@@ -1,11 +1,11 @@
-"""The standard library's data: files in the language itself, ready loops, prompts, and the price list.
+"""Data files of the standard library: definitions in the language itself, ready loops, prompts and prices.
 
-No code but the function that reads them; every other package may import this one.
+Contains no code except the function that reads the files. Every other package may import this package.
 """
 
 from os.path import dirname, join
 
-# The loops in `ready/`, in the order in which they are listed.
+# Names of the loops in `ready/`, in the order of `llc create --from`.
 READY_LOOPS = (
     "lint",
     "types",
@@ -19,6 +19,6 @@ READY_LOOPS = (
 
 
 def read_text(name: str) -> str:
-    """The text of the file `name` of this folder (UTF-8). Raises `OSError` if there is none."""
+    """Return the text of the file `name` in this folder (UTF-8). Raises `OSError` if it does not exist."""
     with open(join(dirname(__file__), name), encoding="utf-8") as file:
         return file.read()

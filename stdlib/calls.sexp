@@ -1,4 +1,5 @@
-; Calls of tools and tasks, as `frontend/expand/task_calls.py` compiles them. Programs cannot use these names.
+; Run-time functions for calls of tools and tasks; `frontend/expand/task_calls.py` generates calls of them. Programs
+; cannot use these names.
 
 ; --- arguments ---------------------------------------------------------------------------------
 
@@ -37,7 +38,8 @@
         (if (equal? type "integer") (calls:whole given) given)
         (calls:converted who parameter given))))
 
-; Convert an argument of another type: `nil` counts as omitted, a list of (name value) is a map.
+; Convert an argument of another type: `nil` counts as omitted if the parameter is optional, and a list of
+; (name value) pairs becomes a map. A fault if there is no conversion.
 (define (calls:converted who parameter given)
   (let ((type (get parameter "type")))
     (cond
@@ -45,10 +47,10 @@
       ((and (equal? type "map") (list? given) (every? calls:pair? given)) (from-entries given))
       (else
        (error 'type-error
-         (string-append "`" (get parameter "name") "` of `" who "` is "
+         (string-append "`" (get parameter "name") "` of `" who "` must be "
                         (calls:type-words type) ", not " (calls:shown given)))))))
 
-; The arguments by name, without omitted ones.
+; A map of the arguments by name, without omitted arguments.
 (define (calls:arguments who parameters values)
   (loop ((parameters parameters) (values values) (arguments (dict)))
     (if parameters
@@ -62,7 +64,7 @@
 
 ; --- tools -------------------------------------------------------------------------------------
 
-; The value of a tool's result, or its fault.
+; The value in a tool's result, or a fault with the tool's error.
 (define (calls:tool who result)
   (let ((problem (get result "error")))
     (if problem (calls:fail who problem) (get result "value"))))
@@ -97,11 +99,11 @@
     ((get result "error") (get (get result "error") "message"))
     ((equal? (get result "timed_out") "action")
      (string-append "timed out after " (/ (get result "limit_ms") 1000) " s"))
-    ((get result "timed_out") "the run's time was over")
+    ((get result "timed_out") "the run's time limit was reached")
     ((get result "signal") (string-append "ended by " (get result "signal")))
     (else null)))
 
-; The files that memory found: their paths, best first.
+; The paths of the files that a memory search found, best match first.
 (define (calls:found who result)
   (let ((problem (get result "error")))
     (if problem
@@ -114,14 +116,14 @@
   (let ((problem (get result "error")))
     (if problem (calls:fail who problem) (get result "result"))))
 
-; The files of a task: paths, in order.
+; Check the files of a task: a list of paths, or null.
 (define (calls:files who files)
   (cond
     ((eq? files null) null)
     ((and (list? files) (every? calls:path? files)) files)
     (else
      (error 'type-error
-       (string-append "`files` of `" who "` is a list of paths, not " (calls:shown files))))))
+       (string-append "`files` of `" who "` must be a list of paths, not " (calls:shown files))))))
 
 (define (calls:path? item)
   (or (string? item) (symbol? item)))
@@ -134,7 +136,7 @@
   (calls:settings who "history_config" settings
     (list "use_session_history" "history_turns_to_include" "record_in_session_history")))
 
-; Check settings, a map or a list of (name value); returns a map.
+; Check settings (a map or a list of (name value) pairs) and return a map of them.
 (define (calls:settings who what settings known)
   (cond
     ((eq? settings null) null)
@@ -148,7 +150,7 @@
        known))
     (else
      (error 'type-error
-       (string-append "`" what "` of `" who "` is a map of settings, not " (calls:shown settings))))))
+       (string-append "`" what "` of `" who "` must be a map of settings, not " (calls:shown settings))))))
 
 (define (calls:pair? item)
   (and (list? item) (= (length item) 2) (or (symbol? (first item)) (string? (first item)))))
@@ -159,7 +161,7 @@
       (if (member key known)
           null
           (error 'unknown-setting
-            (string-append "`" what "` of `" who "` has no `" key "`; it has "
+            (string-append "`" what "` of `" who "` has no setting `" key "`; its settings are "
                            (join known ", ")))))
     (keys settings))
   settings)
@@ -171,10 +173,10 @@
   (let ((offered (calls:choices choices)))
     (if (or (string? question) (symbol? question))
         null
-        (error 'type-error (string-append "a question is a string, not " (calls:shown question))))
+        (error 'type-error (string-append "a question must be a string, not " (calls:shown question))))
     (if (or (eq? default null) (calls:choice? default))
         null
-        (error 'type-error (string-append "the default of a question is a string, not "
+        (error 'type-error (string-append "the default of a question must be a string, not "
                                           (calls:shown default))))
     (if (and offered (not (eq? default null)) (not (member (to-string default) offered)))
         (error 'unknown-choice
@@ -184,7 +186,7 @@
     (if (or (eq? timeout null) (and (number? timeout) (< 0 timeout) (<= timeout 1e9)))
         null
         (error 'type-error
-          (string-append "the timeout of a question is a number of seconds above 0, not "
+          (string-append "the timeout of a question must be a number of seconds above 0, not "
                          (calls:shown timeout))))
     (let* ((result (effect:perform ask
                      (question (to-string question))
@@ -197,7 +199,7 @@
         ((get result "timed_out") (error 'timeout "no answer in time" (to-string question)))
         (else (get result "output"))))))
 
-; The choices as texts, nested lists flattened.
+; Check the choices of a question and return a list of strings; nested lists are flattened.
 (define (calls:choices choices)
   (if (eq? choices null)
       ()
@@ -206,7 +208,7 @@
           (lambda (choice)
             (if (calls:choice? choice)
                 null
-                (error 'type-error (string-append "a choice is a string, not " (calls:shown choice)))))
+                (error 'type-error (string-append "a choice must be a string, not " (calls:shown choice)))))
           offered)
         (let ((texts (map to-string offered)))
           (if (= (length (unique texts)) (length texts))

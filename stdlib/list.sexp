@@ -1,6 +1,6 @@
-; List functions that call functions. They iterate by tail calls, so that the length of a list uses no
-; stack, and visit each item once, in order. null counts as the empty list.
-; `list:array` converts a list to the form with constant-time access by index.
+; Higher-order list functions. They iterate by tail calls, so that a long list needs no more stack than a short
+; one, and visit each item once, in order. null counts as the empty list.
+; `list:array` converts a list to the representation with constant-time access by index.
 
 (define (map function items &rest more)
   (cond ((null? more)
@@ -36,7 +36,7 @@
               (begin (apply function (nth i columns)) (next (+ i 1)))
               nil)))))
 
-; The function as a value; a call of `parallel-map` is compiled as a form.
+; `parallel-map` as a value; the compiler treats a direct call as a form.
 (define (parallel-map function items)
   (effect:parallel function items))
 

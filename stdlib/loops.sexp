@@ -1,11 +1,11 @@
-; The loop forms as macros. `frontend/expand/loop_forms.py` reads their clauses and passes the expressions in
-; the order of the macros' operands, each with its check.
-; The phases have the names of the called variables; states and events use the same names.
+; Macros of the loop forms. `frontend/expand/loop_forms.py` reads the clauses of a loop form and passes their
+; expressions, with their checks, in the order of the macro's operands.
+; A phase has the name of the variable that holds its function; states and events use the same name.
 
-; --- what both loops share ---------------------------------------------------------------------
+; --- shared by both loops ----------------------------------------------------------------------
 
-; A loop. While it runs, `loop:around` is true, so that notes of nested loops contain the loop's name:
-; `inner` is the name of a nested loop, and null for the outermost loop.
+; The frame of a loop. `loop:around` is true while a loop runs. `inner` is the name of a nested loop and null
+; for the outermost loop; notes contain it.
 (define-syntax loop:within
   (syntax-rules ()
     ((_ name inner body)
@@ -15,8 +15,8 @@
        (set! loop:around true)
        (try body (finally (set! loop:around around)))))))
 
-; One phase: note its start, call it, and add its name to the message of a fault, unless a nested loop
-; has added the same text.
+; Run one phase: emit `state_enter` and call the phase. Put the phase and the iteration before the message of a
+; fault, unless a nested loop has already added the same text.
 (define-syntax loop:run
   (syntax-rules ()
     ((_ inner name iteration call)
@@ -38,7 +38,7 @@
        (if (if (integer? maximum) (>= maximum 0) false)
            maximum
            (error 'bad-count
-             (string-append "`max-iterations` of `" loop "` is a whole number, 0 or more, not "
+             (string-append "`max-iterations` of `" loop "` must be a whole number, 0 or more, not "
                             (loop:shown maximum))))))))
 
 ; A command, checked before the first phase.
@@ -49,10 +49,10 @@
        (if (string? command)
            command
            (error 'type-error
-             (string-append "`test-command` of `" loop "` is a string, not "
+             (string-append "`test-command` of `" loop "` must be a string, not "
                             (loop:shown command))))))))
 
-; A value for a message.
+; The text of a value in a message, at most 300 characters.
 (define-syntax loop:shown
   (syntax-rules ()
     ((_ value)
@@ -76,18 +76,18 @@
              (dict (kind "bad-decision") (span place)
                    (message
                      (string-append "in the controller, iteration " iteration
-                                    ": a decision is (continue value) or (stop value), not "
+                                    ": a decision must be (continue value) or (stop value), not "
                                     (loop:shown decision) (loop:quoted decision))))))))))
 
-; Help for a decision whose word is a string.
+; Help for a decision that begins with a string instead of a symbol.
 (define-syntax loop:quoted
   (syntax-rules ()
     ((_ decision)
      (if (if (list? decision) (if (= (length decision) 2) (member (first decision) (list "continue" "stop")) false) false)
-         (string-append "; its word is a symbol: (list '" (first decision) " …)")
+         (string-append "; write a symbol instead of the string: (list '" (first decision) " …)")
          ""))))
 
-; Apply a decision: stop with its value, or continue. `result`: value of a loop that reaches its limit.
+; Apply a decision: end the loop with the value of `stop`, or start the next iteration.
 (define-syntax loop:act
   (syntax-rules ()
     ((_ inner decision iteration first-phase (stop value) again)
@@ -106,6 +106,7 @@
              (effect:note route (loop inner) (from "controller") (to first-phase) (verdict "continue"))
              again))))))
 
+; The end of a loop that has reached its iteration limit: emit `loop_complete`, return `result`.
 (define-syntax loop:ran-out
   (syntax-rules ()
     ((_ inner maximum result)

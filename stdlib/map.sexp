@@ -1,4 +1,4 @@
-; Map functions that call functions.
+; Higher-order map functions.
 
 (define (update map key function)
   (put map key (function (get map key))))

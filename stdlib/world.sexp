@@ -10,13 +10,13 @@
 (define (sleep seconds)
   (if (and (number? seconds) (<= 0 seconds 1e9))
       (begin (effect:perform sleep (seconds seconds)) null)
-      (error 'type-error "`sleep` takes a number of seconds from 0, not" seconds)))
+      (error 'type-error "`sleep` takes a number of seconds, 0 or more, not" seconds)))
 
 (define (env name &optional default)
   (if (string? name)
       (let ((value (get (get (effect:perform env (names (list name))) "values") name)))
         (if (null? value) default value))
-      (error 'type-error "`env` takes the name of a variable, a string, not" name)))
+      (error 'type-error "`env` takes the name of a variable as a string, not" name)))
 
 (define (exit &optional (code 0))
   (if (and (integer? code) (<= 0 code 255))

@@ -86,7 +86,7 @@ class ModelClient:
             if not quota.leave(result):
                 break
         if "error" not in result and "timed_out" in result:
-            result |= _error("timeout", "the quota was not renewed before the run's time was over")
+            result |= _error("timeout", "the quota was not renewed before the run's time limit")
         if usage is not None:
             result["usage"] = usage
         if quota.waited_s:
@@ -116,7 +116,7 @@ class ModelClient:
             result = worker.ask(request, seconds, context.interrupt, context.on_tick, display.take)
         except WorkerTimeout:
             within = f"within {round(seconds or 0, 1):g} s"
-            limit = "before the run's time was over" if limited_by == "loop" else within
+            limit = "before the run's time limit" if limited_by == "loop" else within
             result = {**_error("timeout", f"no reply {limit}"), "timed_out": limited_by}
         except WorkerEnded as error:
             result = _error("client", f"the client of `{model.name}` failed: {error}")

@@ -239,5 +239,5 @@ def _problem(result: dict[str, Any]) -> tuple[str, str] | None:
     if result.get("timed_out") == "action":
         return "timeout", f"timed out after {result.get('limit_ms', 0) / 1000:g} s"
     if "timed_out" in result:
-        return "timeout", "the run's time was over"
+        return "timeout", "the run's time limit was reached"
     return ("signal", f"ended by {result['signal']}") if "signal" in result else None
