@@ -298,9 +298,9 @@ DiagnosticId = Literal[
     "unrouted-verdict",  # an evaluator can return a verdict that has no route
     "unset-capture",  # a variable is read that no state captures
     "unsupported-format",  # a recorded case has a format that this version does not read
-    "unterminated-comment",  # a block comment has no end
-    "unterminated-string",  # a string has no end
-    "unterminated-symbol",  # a symbol in bars has no end
+    "unterminated-comment",  # a block comment is never closed
+    "unterminated-string",  # a string is never closed
+    "unterminated-symbol",  # a symbol in bars is never closed
     "unterminated-variable",  # `${` has no `}`
     "unusable-ledger",  # the database of ledgers cannot be used
     "unused-argument",  # an argument is given to a function that ignores it

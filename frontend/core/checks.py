@@ -84,11 +84,11 @@ def _unfit(expected: Iterable[Expected], known: dict[core.Binding, core.Core]) -
     for place in expected:
         function = _what_is_called(place.value, known)
         count = len(place.takes)
-        called = f"it is called with {count}: ({' '.join(place.takes)})"
+        called = f"it is called with {count_words(count, count, 'argument')}: ({' '.join(place.takes)})"
         if isinstance(function, core.Literal):
             if function.value is not None or function.span is not None:
                 yield Diagnostic(
-                    "not-a-function", f"the {place.who} is no function", place.value.span, called
+                    "not-a-function", f"the {place.who} is not a function", place.value.span, called
                 )
             continue
         fit = _takes(function) if function is not None else None
@@ -176,17 +176,17 @@ def _no_function(node: core.Apply, callee: core.Literal | core.Operation, name: 
     help = f"to use its value, write {name} without brackets"
     if isinstance(callee, core.Operation) or isinstance(callee.value, tuple):
         what = "a map" if isinstance(callee, core.Operation) and callee.op == "map" else "a list"
-        help = help if name else "a bracket calls what follows it: remove the outer brackets"
+        help = help if name else "a bracket calls its first item: remove the outer brackets"
     elif callee.value is None and callee.span is None:
         # The placeholder of a form that was refused.
         return None
     else:
         shown = show(Atom(callee.value), limit=40)
         what = f"`{shown}`"
-        help = help if name else f"a bracket calls what follows it; a list is written (list {shown} …)"
+        help = help if name else f"a bracket calls its first item; write a list as (list {shown} …)"
         if isinstance(callee.value, int) and not name and not node.args:
-            help = f"an item of a list is (list-ref list {shown})"
-    message = f"`{name}` is {what}, no function" if name else f"{what} is no function"
+            help = f"to read an item of a list, write (list-ref list {shown})"
+    message = f"`{name}` is {what}, not a function" if name else f"{what} is not a function"
     return Diagnostic("not-a-function", message, node.callee.span or node.span, "called here", help=help)
 
 
@@ -208,12 +208,12 @@ def _texts_as_numbers(nodes: list[core.Core]) -> Iterable[Diagnostic]:
             continue
         for arg in node.args:
             if isinstance(arg, core.Literal) and isinstance(arg.value, str) and arg.span is not None:
-                help = "texts are joined by `string-append`" if name == "+" else None
+                help = "use `string-append` to join strings" if name == "+" else None
                 if name in ("=", "<", ">"):
-                    help = f"texts are compared by `{'equal?' if name == '=' else 'string<?'}`"
+                    help = f"compare strings with `{'equal?' if name == '=' else 'string<?'}`"
                 if arg.value.strip().lstrip("-").replace(".", "", 1).isdecimal():
                     help = f"write the number without quotes: {arg.value.strip()}"
-                message = f"`{name}` takes numbers, and this is a string"
+                message = f"`{name}` takes numbers, not a string"
                 yield Diagnostic("wrong-type", message, arg.span, "not this", help=help, severity="warning")
 
 
@@ -231,8 +231,8 @@ def _wrong_templates(nodes: list[core.Core]) -> Iterable[Diagnostic]:
         values = len(node.args) - 1
         if places != values:
             has, given = count_words(places, places, "place"), count_words(values, values, "value")
-            message = f"the template has {has} for {given}"
-            help = "a place is `~a`, or `~s` with strings in quotes; `%s` and `{}` are text"
+            message = f"the template has {has}, but the call has {given}"
+            help = "placeholders are `~a`, and `~s` for strings in quotes; `%s` and `{}` are ordinary text"
             yield Diagnostic("wrong-arity", message, template.span, "", help, "warning")
 
 
@@ -251,10 +251,11 @@ def _recurs(program: core.Core, nodes: list[core.Core]) -> Iterable[Diagnostic]:
                 if not is_last:
                     yield Diagnostic(
                         "recur-not-last",
-                        "`recur` is not the last thing its loop does",
+                        "`recur` is not in tail position of its loop",
                         node.span,
-                        "something is left to do after this",
-                        help="put it last in its branch, outside `try`; a function may call itself anywhere",
+                        "the loop continues after this form",
+                        help="make it the last form of its branch, outside `try`; or write a function, "
+                        "which may call itself anywhere",
                     )
                 todo.extend((arg, False) for arg in args)
             case core.If(test=test, then=then, otherwise=otherwise):
@@ -307,7 +308,7 @@ def _unreachable(nodes: list[core.Core]) -> Iterable[Diagnostic]:
         for item, following in itertools.pairwise(after if ends else ()):
             if item in ends:
                 if _is_own(following, node.span):
-                    found.append(_warning(following.span, "the form before it never ends or always fails"))
+                    found.append(_warning(following.span, "the form before it never returns"))
                 break
     return found
 
@@ -348,6 +349,6 @@ def _unused(locals: Iterable[core.Binding]) -> Iterable[Diagnostic]:
                 "unused-binding",
                 f"`{binding.name}` is {what}",
                 binding.span,
-                help=f"remove it, or call it `_{binding.name}`",
+                help=f"remove it, or rename it to `_{binding.name}`",
                 severity="warning",
             )

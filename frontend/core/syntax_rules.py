@@ -150,7 +150,7 @@ def compile_rules(name: str, datum: Form, scope: Scope) -> SyntaxRules:
         items = items[1:]
     if not items or not isinstance(items[0], Form):
         raise BadMacro(
-            "`syntax-rules` needs a list of literals first",
+            "the first operand of `syntax-rules` must be a list of literals",
             datum,
             "write (syntax-rules () ((_ operand) template)), with () for no literals",
         )
@@ -158,15 +158,15 @@ def compile_rules(name: str, datum: Form, scope: Scope) -> SyntaxRules:
     for word in items[0].items:
         literal = identifier_of(word)
         if literal is None:
-            raise BadMacro("a literal is a symbol", word)
+            raise BadMacro("a literal must be a symbol", word)
         literals.add(literal)
     rules = []
     for rule in items[1:]:
         if not isinstance(rule, Form) or len(rule.items) != 2 or rule.tail is not None:
-            raise BadMacro("a rule is a pattern and a template", rule, "write ((_ operand…) template)")
+            raise BadMacro("a rule must be a pattern and a template", rule, "write ((_ operand…) template)")
         pattern, template = rule.items
         if not isinstance(pattern, Form) or not pattern.items:
-            raise BadMacro("a pattern is a list that begins with `_`", pattern)
+            raise BadMacro("a pattern must be a list that begins with `_`", pattern)
         reader = _PatternReader(literals, ellipsis, scope)
         row = reader.row(pattern.items[1:], pattern.tail, 0, 0)
         writer = _TemplateReader(reader.depths, ellipsis)
@@ -195,7 +195,7 @@ class _PatternReader:
 
     def read(self, datum: Datum, depth: int, nesting: int) -> Pattern:
         if nesting > MAX_NESTING:
-            raise BadMacro(f"the pattern is nested deeper than {MAX_NESTING}", datum)
+            raise BadMacro(f"the pattern is nested more than {MAX_NESTING} deep", datum)
         if isinstance(datum, Form):
             return self.row(datum.items, datum.tail, depth, nesting)
         name = identifier_of(datum)
@@ -206,7 +206,7 @@ class _PatternReader:
         if base_symbol(name) is WILD:
             return Wild()
         if self.is_ellipsis(datum):
-            raise BadMacro("`...` follows what it repeats", datum)
+            raise BadMacro("`...` must follow the datum that it repeats", datum)
         if name in self.depths:
             raise BadMacro(f"`{name.name}` occurs twice in the pattern", datum)
         self.depths[name] = depth
@@ -220,7 +220,7 @@ class _PatternReader:
         while index < len(items):
             is_repeated = index + 1 < len(items) and self.is_ellipsis(items[index + 1])
             if is_repeated and repeated is not None:
-                raise BadMacro("a list has at most one `...`", items[index + 1])
+                raise BadMacro("a list may contain at most one `...`", items[index + 1])
             item = self.read(items[index], depth + is_repeated, nesting + 1)
             if is_repeated:
                 repeated = item
@@ -247,20 +247,20 @@ class _TemplateReader:
 
     def read(self, datum: Datum, depth: int, nesting: int) -> Template:
         if nesting > MAX_NESTING:
-            raise BadMacro(f"the template is nested deeper than {MAX_NESTING}", datum)
+            raise BadMacro(f"the template is nested more than {MAX_NESTING} deep", datum)
         if isinstance(datum, Atom):
             name = identifier_of(datum)
             if name is None:
                 return Keep(datum)
             if self.is_ellipsis(datum):
-                raise BadMacro("`...` follows what it repeats", datum)
+                raise BadMacro("`...` must follow the datum that it repeats", datum)
             if name not in self.depths:
                 return Insert(name)
             if self.depths[name] > depth:
                 raise BadMacro(
-                    f"`{name.name}` matches many things, and is used as one",
+                    f"`{name.name}` matches a sequence, but is used without `...`",
                     datum,
-                    f"`{name.name}` needs as many `...` after it as in the pattern",
+                    f"`{name.name}` needs as many `...` as in the pattern",
                 )
             return Fill(name)
         items = datum.items
@@ -278,7 +278,7 @@ class _TemplateReader:
                 names = _names(item)
                 over = tuple(name for name in names if self.depths[name] > depth)
                 if not over or max(self.depths[name] for name in over) < depth + levels:
-                    raise BadMacro("`...` follows something that does not repeat", items[index])
+                    raise BadMacro("`...` follows a template without a repeated variable", items[index])
                 out.append(Many(item, levels, over))
             else:
                 out.append(item)

@@ -43,7 +43,7 @@ def _clause(x: Context, operand: Datum, scope: Scope, given: dict[str, tuple[Cor
         help = f"write {_USAGE}"
         if head is not None:
             help = suggest(head.name, CLAUSES, "its clauses are") or help
-        x.error("bad-clause", "this is not a clause of `ask`", operand.span, help=help)
+        x.error("bad-clause", "not a clause of `ask`", operand.span, help=help)
         return Literal(None)
     assert isinstance(operand, Form)
     values: list[Core] = []
@@ -51,12 +51,12 @@ def _clause(x: Context, operand: Datum, scope: Scope, given: dict[str, tuple[Cor
         values.append((yield item, scope))
     if head.name in given:
         first = given[head.name][1].span
-        where = f"it was given in line {first.line}" if first is not None else None
+        where = f"first given in line {first.line}" if first is not None else None
         x.error("repeated-clause", f"`{head.name}` occurs twice", operand.span, "given again", help=where)
     elif operand.tail is not None:
         x.refuse_dotted(operand)
     elif not values or (head.name != "choices" and len(values) > 1):
-        takes = "at least one text" if head.name == "choices" else "one value"
+        takes = "at least one string" if head.name == "choices" else "one value"
         x.error("bad-clause", f"`{head.name}` takes {takes}", operand.span, help=f"write {_USAGE}")
     elif head.name == "choices":
         given[head.name] = (Operation("list", tuple(values), span=operand.span), operand)
@@ -77,7 +77,7 @@ def _text(core: Core) -> str | None:
 def _check(x: Context, question: Core, given: dict[str, tuple[Core, Datum]], datum: Form) -> None:
     """Check the values that are known at compile time."""
     if isinstance(question, Literal) and question.span is not None and _text(question) is None:
-        x.error("wrong-type", "the question is a string", question.span, "not a string")
+        x.error("wrong-type", "the question must be a string", question.span, "not a string")
     choices = given.get("choices")
     texts: list[str] | None = None
     if choices is not None:
@@ -88,7 +88,7 @@ def _check(x: Context, question: Core, given: dict[str, tuple[Core, Datum]], dat
             text = _text(item)
             if text is None:
                 if isinstance(item, Literal) and item.span is not None and not isinstance(item.value, tuple):
-                    x.error("wrong-type", "a choice is a string", item.span, "not a string")
+                    x.error("wrong-type", "a choice must be a string", item.span, "not a string")
                 texts = None
                 break
             if text in texts:
@@ -103,5 +103,5 @@ def _check(x: Context, question: Core, given: dict[str, tuple[Core, Datum]], dat
     if timeout is not None and isinstance(timeout[0], Literal) and timeout[0].span is not None:
         value = timeout[0].value
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1e9:
-            message = "`timeout` is a number of seconds above 0"
+            message = "`timeout` must be a number of seconds above 0"
             x.error("wrong-type", message, timeout[0].span, "not this")

@@ -84,7 +84,7 @@ def make_lambda(
             x.error("bad-parameter", "this is not a parameter", item.span, help=f"write {LAMBDA}")
     if rest is not None:
         if mode == "rest":
-            x.error("bad-parameter", "`&rest` and a dot both name the rest", rest.span)
+            x.error("bad-parameter", "`&rest` and a dot both name the rest parameter", rest.span)
         more = _parameter(x, rest, inside)
     core = yield Body(body, inside, datum.span)
     return Lambda(tuple(required), tuple(optionals), more, core, name, span=datum.span)
@@ -98,7 +98,7 @@ def _next_mode(x: Context, mode: str, word: str, item: Datum, *, has_more: bool)
 
 def _parameter(x: Context, item: Datum, scope: Scope) -> Binding | None:
     if identifier_of(item) is None:
-        x.error("bad-parameter", "a parameter is a name", item.span, help=f"write {LAMBDA}")
+        x.error("bad-parameter", "a parameter must be a name", item.span, help=f"write {LAMBDA}")
         return None
     identifier = x.may_bind(item)
     if identifier is None or is_repeated(x, identifier, item, scope):
@@ -117,7 +117,7 @@ def is_repeated(x: Context, identifier: Identifier, item: Datum, scope: Scope) -
         f"`{identifier.name}` is bound twice in one list",
         item.span,
         "bound again here",
-        help="give one of the two another name",
+        help="rename one of them",
         related=labelled(first, "first bound here"),
     )
     return True
@@ -143,7 +143,7 @@ def definition(x: Context, datum: Form) -> tuple[Datum, Callable[[Scope], Steps]
         if len(body) > 1 and isinstance(body[0], Form) and all(map(identifier_of, body[0].items)):
             # The parameters stand behind the name, as in other languages.
             help = f"write (define {show(Form((target, *body[0].items)), limit=60)} body…)"
-        x.error("bad-form", f"`define` gives a name one value, not {len(body)}", datum.span, help=help)
+        x.error("bad-form", f"`define` takes one value for a name, not {len(body)}", datum.span, help=help)
         body = ()
 
     def value(scope: Scope) -> Steps:
@@ -211,7 +211,9 @@ def expand_set(x: Context, datum: Form, scope: Scope) -> Steps:
     target = datum.items[1]
     identifier = identifier_of(target)
     if identifier is None:
-        return x.error("bad-binding", "`set!` changes a variable, named first", target.span)
+        return x.error(
+            "bad-binding", "the first operand of `set!` must be the name of a variable", target.span
+        )
     known = scope.find(identifier)
     if isinstance(known, Binding):
         known.is_assigned = True
@@ -226,12 +228,12 @@ def expand_set(x: Context, datum: Form, scope: Scope) -> Steps:
     if known is None:
         x.report_unbound(identifier, target.span, scope)
     else:
-        what = "a name of the library" if isinstance(known, LibraryName) else "no variable"
+        what = "a name of the library" if isinstance(known, LibraryName) else "not a variable"
         x.error(
             "cannot-set",
             f"`{identifier.name}` is {what} and cannot be set",
             target.span,
-            help=f"bind a variable of your own: (let (({identifier.name} …)) …)"
+            help=f"bind your own variable: (let (({identifier.name} …)) …)"
             if isinstance(known, LibraryName)
             else "choose another name",
         )
@@ -255,7 +257,7 @@ def read_bindings(x: Context, clause: Datum, usage: str) -> list[tuple[Datum, Da
     if len(clause.items) == 2 and identifier_of(clause.items[0]) is not None:
         x.error(
             "bad-binding",
-            "each binding has brackets of its own",
+            "each binding needs its own brackets",
             clause.span,
             help="write ((name value)), with two brackets",
         )
@@ -268,17 +270,19 @@ def read_bindings(x: Context, clause: Datum, usage: str) -> list[tuple[Datum, Da
     if len(clause.items) > 2 and len(clause.items) % 2 == 0 and all(map(identifier_of, names)):
         pairs = list(zip(names, clause.items[1::2], strict=True))
         written = show(Form(tuple(Form(pair) for pair in pairs)), limit=60)
-        x.error("bad-binding", "each binding has brackets of its own", clause.span, help=f"write {written}")
+        x.error("bad-binding", "each binding needs its own brackets", clause.span, help=f"write {written}")
         return pairs
     for item in clause.items:
         if isinstance(item, Form) and len(item.items) == 2 and item.tail is None:
             pairs.append((item.items[0], item.items[1]))
         elif (identifier := identifier_of(item)) is not None:
-            message = f"`{identifier.name}` is given no value"
+            message = f"`{identifier.name}` has no value"
             x.error("bad-binding", message, item.span, help=f"write ({identifier.name} null)")
             pairs.append((item, Atom(None, item.place)))
         else:
-            x.error("bad-binding", "a binding is a name and one value", item.span, help="write (name value)")
+            x.error(
+                "bad-binding", "a binding must be a name and one value", item.span, help="write (name value)"
+            )
             if isinstance(item, Form) and item.items:
                 pairs.append((item.items[0], Atom(None, item.place)))
     return pairs
@@ -327,11 +331,9 @@ class SiblingNames:
         distance = self.names.index(name) - self.index
         to = self.names[self.index]
         if self.form_name != "let":
-            return f"`{self.form_name}` binds its names when all values are known: put a `let` around it"
+            return f"`{self.form_name}` binds its names after evaluating all values: put a `let` around it"
         if distance == 0:
-            return (
-                f"`let` binds `{name}` when its value is known: for a function that calls itself use `letrec`"
-            )
+            return f"`let` binds `{name}` after evaluating its value: use `letrec` for a recursive function"
         cannot = f"`let` binds all its names at once, so the value of `{to}` cannot see `{name}`"
         return f"{cannot}: use `let*`" if distance < 0 else f"{cannot}: use `let*` with `{name}` first"
 

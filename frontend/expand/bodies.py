@@ -54,7 +54,7 @@ def expand_body(x: Context, body: Body) -> Steps:
     """The core of a body; nil, with an error, for an empty one."""
     if not body.data:
         message = "the body is empty"
-        x.error("empty-body", message, body.span, help="write what it gives, `nil` for nothing")
+        x.error("empty-body", message, body.span, help="write the value of the body, or `nil`")
         return Literal((), span=body.span)
     return (yield expand_unit(x, Unit(body.scope), body.data))
 
@@ -270,7 +270,7 @@ def _import(x: Context, unit: Unit, operand: Datum) -> Generator[Any, Any, None]
     if not isinstance(path, str):
         x.error(
             "bad-form",
-            "`import` takes the path of a file",
+            "`import` takes the path of a file as a string",
             operand.span,
             help='write (import "lists.sexp"); the library needs no import',
         )
@@ -287,7 +287,7 @@ def _import(x: Context, unit: Unit, operand: Datum) -> Generator[Any, Any, None]
 def _module(x: Context, path: str, span: Span | None) -> Generator[Any, Any, dict[Identifier, Any]]:
     load = x.environment.load
     if load is None:
-        x.error("cannot-import", "nothing can be imported here", span)
+        x.error("cannot-import", "imports are not possible here", span)
         return {}
     try:
         source = load(path, x.loading[-1])
@@ -301,7 +301,7 @@ def _module(x: Context, path: str, span: Span | None) -> Generator[Any, Any, dic
         x.error("circular-import", f"`{path}` imports itself: {chain}", span)
         return {}
     if len(x.loading) > MAX_IMPORTS:
-        x.error("nesting-too-deep", f"files import one another more than {MAX_IMPORTS} deep", span)
+        x.error("nesting-too-deep", f"imports are nested more than {MAX_IMPORTS} deep", span)
         return {}
     exports: dict[Identifier, Any] | None = x.modules.get(name)
     if exports is None:

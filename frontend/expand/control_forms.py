@@ -32,7 +32,7 @@ COND = "(cond (test value…)… (else value…))"
 CASE = "(case key ((datum…) value…)… (else value…))"
 DO = "(do ((name start next)…) (test value…) body…)"
 LOOP = "(loop count body…) or (loop ((name start)…) body… (recur next…))"
-_BAD_COUNT = "`loop` goes round a whole number of times, 0 or more"
+_BAD_COUNT = "the count of `loop` must be a whole number, 0 or more"
 TRY = "(try body… (catch name handler…) (finally body…)), with `catch` or `finally` or both"
 
 
@@ -58,7 +58,7 @@ def expand_if(x: Context, datum: Form, scope: Scope) -> Steps:
             "missing-else",
             "`if` has no else branch",
             datum.span,
-            "gives nothing when the test is false",
+            "no value if the test is false",
             help=f"write {written} null), or `when` for a body without one",
         )
     test = yield datum.items[1], scope
@@ -136,9 +136,8 @@ def expand_cond(x: Context, datum: Form, scope: Scope) -> Steps:
             break
         test = yield head, scope
         if isinstance(test, Library) and body:
-            help = (
-                f"each clause has brackets around its test and its values: ({show(clause, limit=60)} value…)"
-            )
+            written = f"({show(clause, limit=60)} value…)"
+            help = f"write each clause in brackets, with its test and its values: {written}"
             x.error("bad-clause", f"`{test.name}` is a function, which is always true", head.span, help=help)
             continue
         if not body:
@@ -146,9 +145,7 @@ def expand_cond(x: Context, datum: Form, scope: Scope) -> Steps:
             rows.append((binding, test, use(binding, clause)))
         elif is_word(body[0], "=>", scope):
             if len(body) != 2:
-                x.error(
-                    "bad-clause", "one function follows `=>`", clause.span, help="write (test => function)"
-                )
+                x.error("bad-clause", "`=>` takes one function", clause.span, help="write (test => function)")
                 continue
             function = yield body[1], scope
             binding = Binding("cond", None, scope.function)
@@ -175,13 +172,16 @@ def _without_brackets(x: Context, datum: Form, index: int) -> Core:
     if isinstance(before, Form) and before.items:
         is_clause = isinstance(before.items[0], Form) or identifier_of(before.items[0]) is None
         written = f"(else {show(clause, limit=60)})" if is_clause else show(Form((before, clause)), limit=60)
-    help = f"each clause has brackets around its test and its values: {written}"
-    return x.error("bad-clause", "a clause of `cond` is (test value…)", clause.span, help=help)
+    help = f"write each clause in brackets, with its test and its values: {written}"
+    return x.error("bad-clause", "a clause of `cond` must be (test value…)", clause.span, help=help)
 
 
 def _after_else(x: Context, name: str, clause: Datum) -> None:
     x.error(
-        "bad-clause", f"nothing follows the `else` clause of `{name}`", clause.span, help="put `else` last"
+        "bad-clause",
+        f"no clause may follow the `else` clause of `{name}`",
+        clause.span,
+        help="put `else` last",
     )
 
 
@@ -196,14 +196,17 @@ def expand_case(x: Context, datum: Form, scope: Scope) -> Steps:
     for index, clause in enumerate(clauses):
         if not isinstance(clause, Form) or len(clause.items) < 2 or clause.tail is not None:
             x.error(
-                "bad-clause", "a clause of `case` is ((datum…) value…)", clause.span, help=f"write {CASE}"
+                "bad-clause",
+                "a clause of `case` must be ((datum…) value…)",
+                clause.span,
+                help=f"write {CASE}",
             )
             continue
         head, body = clause.items[0], clause.items[1:]
         is_else = is_word(head, "else", scope)
         if is_word(body[0], "=>", scope):
             if len(body) != 2:
-                x.error("bad-clause", "one function follows `=>`", clause.span)
+                x.error("bad-clause", "`=>` takes one function", clause.span)
                 continue
             function = yield body[1], scope
             value: Core = Apply(function, (use(binding, clause),), span=clause.span)
@@ -220,7 +223,7 @@ def expand_case(x: Context, datum: Form, scope: Scope) -> Steps:
                 quoted, how = head.items[1], "without a quotation mark"
                 written = show(quoted, limit=40)
                 written = written if isinstance(quoted, Form) else f"({written})"
-            message = f"the data of a clause are written {how}"
+            message = f"write the data of a clause {how}"
             x.error("bad-clause", message, head.span, help=f"write ({written} …)")
             continue
         tests = tuple(_case_tests(x, head, binding, seen))
@@ -242,7 +245,9 @@ def _case_tests(x: Context, head: Form, binding: Binding, seen: dict[Any, int]) 
             continue
         key = show(item)
         if key in seen:
-            x.warn("unreachable-code", f"`{key}` is in an earlier clause", item.span, "never chosen")
+            x.warn(
+                "unreachable-code", f"`{key}` already occurs in an earlier clause", item.span, "never chosen"
+            )
         seen[key] = 1
         tests.append(Operation("eq", (use(binding, item), Literal(value, span=item.span)), span=item.span))
     return tests
@@ -320,9 +325,9 @@ def expand_recur(x: Context, datum: Form, scope: Scope) -> Steps:
     if scope.loop is None or scope.loop < 0:
         x.error(
             "recur-outside-loop",
-            "`recur` has no `loop` with variables to go round here",
+            "`recur` is outside of a `loop` with variables",
             datum.span,
-            help="a function in between ends a loop: call the function, or write (loop ((name start)…) …)",
+            help="`recur` cannot leave a function: call the function, or write (loop ((name start)…) …)",
         )
         return Literal(None)
     if len(args) != scope.loop:
@@ -352,7 +357,9 @@ def expand_do(x: Context, datum: Form, scope: Scope) -> Steps:
     clause, ending = datum.items[1], datum.items[2]
     if isinstance(clause, Form) and clause.items and not any(isinstance(item, Form) for item in clause.items):
         help = f"write {DO}; (begin form…) evaluates one after another"
-        return x.error("bad-binding", "`do` begins with its variables", clause.span, help=help)
+        return x.error(
+            "bad-binding", "the first operand of `do` must be its variables", clause.span, help=help
+        )
     steps: list[Datum] = []
     shortened = clause
     if isinstance(clause, Form):
@@ -366,7 +373,9 @@ def expand_do(x: Context, datum: Form, scope: Scope) -> Steps:
             starts.append(item)
         shortened = Form(tuple(starts), clause.place, "(", clause.tail)
     if not isinstance(ending, Form) or not ending.items or ending.tail is not None:
-        return x.error("bad-clause", "`do` ends by (test value…)", ending.span, help=f"write {DO}")
+        return x.error(
+            "bad-clause", "the second operand of `do` must be (test value…)", ending.span, help=f"write {DO}"
+        )
     pairs = read_bindings(x, shortened, DO)
     values: Any = yield expand_inits(x, pairs, scope, "do")
     inside = Scope(scope, loop=-1)
@@ -396,13 +405,13 @@ def expand_try(x: Context, datum: Form, scope: Scope) -> Steps:
             if word in clauses:
                 x.error("repeated-clause", f"`try` has two `{word}` clauses", item.span, help=f"write {TRY}")
             elif word == "catch" and "finally" in clauses:
-                x.error("bad-clause", "`catch` comes before `finally`", item.span, help=f"write {TRY}")
+                x.error("bad-clause", "`catch` must come before `finally`", item.span, help=f"write {TRY}")
             clauses[word] = item
         else:
             if clauses:
                 x.error(
                     "bad-clause",
-                    "the body of `try` comes before its clauses",
+                    "the body of `try` must come before its clauses",
                     item.span,
                     help=f"write {TRY}",
                 )
@@ -432,7 +441,7 @@ def _catch(x: Context, core: Core, clause: Form, scope: Scope) -> Steps:
     if isinstance(target, Form) and len(target.items) == 1:
         target = target.items[0]
     if target is None or identifier_of(target) is None:
-        message = "`catch` names the fault it catches, and says what to do"
+        message = "`catch` takes a name for the fault, then the forms of the handler"
         return x.error("bad-clause", message, clause.span, help="write (catch fault handler…)")
     inside = Scope(scope)
     binding = bind_all(x, [target], inside, is_local=False)[0] or Binding("fault")

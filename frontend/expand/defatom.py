@@ -118,7 +118,7 @@ class _Reader:
             head = identifier_of(item.items[0]) if isinstance(item, Form) and item.items else None
             if head is None or not isinstance(item, Form) or item.tail is not None:
                 names = ", ".join(f"`{name}`" for name in _CLAUSES)
-                what = "this is not a clause of `defatom`"
+                what = "not a clause of `defatom`"
                 self.x.error("bad-clause", what, item.span, help=f"its clauses are {names}")
             elif head.name not in _CLAUSES:
                 help = suggest(head.name, _CLAUSES, "its clauses are")
@@ -156,8 +156,8 @@ class _Reader:
                 start -= text[max(start - 1, 0)] == "$"
                 span = self.within(clause.items[1], text, start, text.index("}", start) + 1)
                 written = text[start : text.index("}", start) + 1]
-                message = f"`{written}` is text, and no parameter of the task"
-                self.x.warn("unknown-placeholder", message, span, "stays as it is", f"write `{{{{{name}}}}}`")
+                message = f"`{written}` is ordinary text: the task has no parameter of this name"
+                self.x.warn("unknown-placeholder", message, span, "not replaced", f"write `{{{{{name}}}}}`")
 
     def within(self, datum: Datum, text: str, start: int, end: int) -> Span | None:
         """The span of a part of a string; the span of the string where escapes hide it."""
@@ -178,7 +178,7 @@ class _Reader:
             if name is None or not is_parameter_name(name.name) or len(parts) > 3:
                 help = "write (params (name [type [default]])…)"
                 self.x.error(
-                    "bad-clause", "a parameter is a name, or (name type default)", row.span, help=help
+                    "bad-clause", "a parameter must be a name, or (name type default)", row.span, help=help
                 )
             elif name.name in found:
                 message = f"the parameter `{name.name}` occurs twice"
@@ -200,17 +200,17 @@ class _Reader:
             spelled, is_required = spelled.removesuffix("?").replace("optional", "any"), False
         type = parse_type(spelled) if isinstance(spelled, str) else None
         if type is None:
-            what = f"there is no type `{str(spelled)[:80]}`" if spelled is not None else "this is no type"
+            what = f"there is no type `{str(spelled)[:80]}`" if spelled is not None else "this is not a type"
             help = suggest(str(spelled), TYPES) or ""
             if not help.startswith("did"):
-                help = f"each parameter has brackets of its own: ({name}) (…); types are {', '.join(TYPES)}"
+                help = f"each parameter needs its own brackets: ({name}) (…); types are {', '.join(TYPES)}"
             self.x.error("unknown-type", what, parts[0].span, help=help)
             return Parameter(name)
         if len(parts) == 1:
             return Parameter(name, type, is_required)
         default = self.data(parts[1])
         if default is not None and not fits(default, type):
-            message = f"the default of `{name}` is {TYPES[type]}"
+            message = f"the default of `{name}` must be {TYPES[type]}"
             self.x.error("wrong-type", message, parts[1].span, "not this")
             default = None
         return Parameter(name, type, False, default)
@@ -223,19 +223,19 @@ class _Reader:
             self.x.error("unknown-choice", f"`type` cannot be `{type[:80]}`", clause.span, help=help)
         repair = self.data(given["repair"]) if "repair" in given else False
         if not isinstance(repair, bool):
-            self.x.error("wrong-type", "`repair` is true or false", given["repair"].span, "not this")
+            self.x.error("wrong-type", "`repair` must be true or false", given["repair"].span, "not this")
         elif repair and type != "json":
-            message = "only an output of type json is repaired"
+            message = "`repair` needs an output of type json"
             self.x.error("contradictory-keys", message, given["repair"].span, help='write (type "json")')
         if "schema" not in given:
             return OutputFormat(type, None, repair is True)
         if type != "json":
-            message = "only an output of type json has a schema"
+            message = "`schema` needs an output of type json"
             self.x.error("contradictory-keys", message, given["schema"].span, help='write (type "json")')
         try:
             return OutputFormat(type, read_schema(self.word(given["schema"], "")), repair is True)
         except ValueError as error:
-            self.x.error("bad-schema", f"the schema is wrong: {error}", given["schema"].span)
+            self.x.error("bad-schema", f"the schema is invalid: {error}", given["schema"].span)
             return OutputFormat(type)
 
     def history(self, clause: Form) -> dict[str, Any]:
@@ -256,7 +256,7 @@ class _Reader:
         for row in _rows(clause):
             name = identifier_of_first(row)
             if name is None or not isinstance(row, Form) or len(row.items) != 2:
-                self.x.error("bad-clause", "a setting is (name value)", row.span)
+                self.x.error("bad-clause", "a setting must be (name value)", row.span)
             elif name.name not in known:
                 help = suggest(name.name, known, "there are")
                 message = f"there is no setting `{name.name}`"

@@ -38,7 +38,7 @@ def _rules(x: Context, datum: Datum, name: str, scope: Scope) -> SyntaxRules | N
         meaning = scope.find(other)
         if isinstance(meaning, SyntaxRules):
             return meaning
-    x.error("bad-macro", f"`{name}` needs its rules", datum.span, help=f"write {USAGE}")
+    x.error("bad-macro", f"`{name}` has no rules", datum.span, help=f"write {USAGE}")
     return None
 
 
@@ -46,7 +46,7 @@ def _rules(x: Context, datum: Datum, name: str, scope: Scope) -> SyntaxRules | N
 def expand_define_syntax(x: Context, datum: Form, scope: Scope) -> Steps:
     return x.error(
         "misplaced-definition",
-        "a macro is defined at the top of a file or body only",
+        "`define-syntax` is allowed only at the top of a file or body",
         datum.span,
         help="move it out of the expression",
     )

@@ -50,7 +50,7 @@ def run(x: Context, steps: Steps) -> Core:
                 "nesting-too-deep",
                 "forms are nested too deep",
                 x.place,
-                help="if a macro made them, it may use itself without end",
+                help="if a macro generated them, it may expand without end",
             )
             raise Abandoned
         stack.append(request)

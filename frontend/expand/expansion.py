@@ -197,10 +197,12 @@ class Context:
         try:
             result = macro.expand(datum, scope, self.limits.data - self.made)
         except TooLarge:
-            self.abandon(macro, datum, f"macros made more than {self.limits.data} data")
+            self.abandon(macro, datum, f"macros generated more than {self.limits.data} data")
         except UnevenRepeat as uneven:
             names = " and ".join(f"`{name}`" for name in uneven.names)
-            self.error("uneven-repeat", f"{names} in `{macro.name}` match different numbers", datum.span)
+            self.error(
+                "uneven-repeat", f"{names} in `{macro.name}` match sequences of different lengths", datum.span
+            )
             return Atom(None, datum.place)
         if result is None:
             shown = ", ".join(f"`{_show(rule.source, macro.name)}`" for rule in macro.rules[:6])
@@ -218,10 +220,10 @@ class Context:
     def abandon(self, macro: SyntaxRules, datum: Form, what: str) -> Any:
         self.error(
             "endless-expansion",
-            f"{what}; `{macro.name}` may expand for ever",
+            f"{what}; `{macro.name}` may expand without end",
             datum.span,
             "the limit was reached here",
-            help="a macro that uses itself needs a rule that does not; --max-expansions sets the limit",
+            help="a recursive macro needs a rule without recursion; --max-expansions sets the limit",
         )
         raise Abandoned
 
@@ -271,9 +273,9 @@ class Context:
             for other in self.declared.hidden_by(signature):
                 self.warn(
                     "tool-before-task",
-                    f"`{other.name}` is a tool and a task; the tool is called",
+                    f"`{other.name}` is a tool and a task; calls use the tool",
                     span,
-                    help="give one of them another name",
+                    help="rename one of them",
                 )
         binding = called.binding
         binding.references += 1
@@ -323,7 +325,7 @@ class Context:
                 "unbound-name",
                 f"`{name}` is not bound yet",
                 span,
-                "to be defined before this is called",
+                "define it before the function is called",
                 help=self.suggestion(name, scope),
             )
         return session.promise(base_symbol(identifier), span)
@@ -361,7 +363,7 @@ class Context:
             "unbound-name",
             f"`{name}` is not bound",
             span,
-            "a macro puts this name here" if isinstance(identifier, Alias) else "nothing has this name here",
+            "inserted by a macro" if isinstance(identifier, Alias) else "no definition is visible here",
             help=why or explain(name) or self.suggestion(name, scope),
         )
 
@@ -394,7 +396,7 @@ class Context:
         """The identifier a datum binds, None (and a finding) where it cannot."""
         identifier = identifier_of(datum)
         if identifier is None:
-            self.error("bad-binding", "a name is expected here", datum.span, help="names are symbols")
+            self.error("bad-binding", "a name is expected here", datum.span, help="a name is a symbol")
             return None
         why = self.why_reserved(identifier.name)
         if why is not None:
@@ -414,7 +416,7 @@ class Context:
             return "is the name of a form"
         if name == CONFIG:
             return "is set by loops"
-        return "is a word of a form" if name in WORDS else None
+        return "is a keyword of a form" if name in WORDS else None
 
     def bind(
         self, identifier: Identifier, span: Span | None, scope: Scope, *, is_local: bool = False

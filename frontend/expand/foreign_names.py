@@ -8,15 +8,15 @@ _INSTEAD = {
     "%": "write (modulo number divisor)",
     "&&": "write (and form…)",
     "**": "write (expt base exponent)",
-    "->": "calls are written inside one another: (g (f value))",
-    "->>": "calls are written inside one another: (g (f value))",
-    "//": "a comment begins with `;`; for numbers write (quotient number divisor)",
+    "->": "nest the calls: (g (f value))",
+    "->>": "nest the calls: (g (f value))",
+    "//": "write a comment after `;`; for numbers write (quotient number divisor)",
     "/=": "write (not (= a b)) for numbers, (not (equal? a b)) for any values",
     "==": "write (= a b) for numbers, (equal? a b) for any values",
     "===": "write (equal? a b)",
     "alist-get": "write (get-field list key)",
     "assq": "write (assoc key list)",
-    "await": "a call waits by itself; for calls at once write (parallel-map function list)",
+    "await": "a call always waits; for concurrent calls write (parallel-map function list)",
     "bash": "write (system:execute_shell_command command)",
     "call-with-current-continuation": "there are no continuations; use `loop` with `recur`, or `try`",
     "call/cc": "there are no continuations; `loop` with `recur`, `try` and effects cover their uses",
@@ -49,7 +49,7 @@ _INSTEAD = {
     "foldl": "write (reduce function start list)",
     "for": "write (for-each (lambda (item) body…) list), or `map` for the list of the values",
     "foreach": "write (for-each (lambda (item) body…) list)",
-    "funcall": "it is called directly: (function argument…)",
+    "funcall": "call the function directly: (function argument…)",
     "function": "write (define (name parameter…) body…), or (lambda (parameter…) body…)",
     "get-in": 'write (get-field value "key.key")',
     "getenv": 'write (env "NAME")',
@@ -67,7 +67,7 @@ _INSTEAD = {
     "json-decode": "write (json-parse string)",
     "json-encode": "write (json-format value)",
     "len": "write (length list), or (string-length string)",
-    "let-values": "functions give one value; give a list",
+    "let-values": "a function returns one value; return a list",
     "list->string": 'write (join list "")',
     "load": 'write (import "file.sexp")',
     "make-hash": "write (dict (key value)…)",
@@ -86,10 +86,10 @@ _INSTEAD = {
     "push": "write (set! name (cons item name))",
     "raise": "write (error message value…), or (error fault) for a fault that was caught",
     "read-file": "write (system:read_files (list path))",
-    "recur": "`recur` goes round the nearest (loop ((name start)…) body…); there is none here",
+    "recur": "`recur` belongs into (loop ((name start)…) body…); there is none around it",
     "require": 'write (import "file.sexp"); the library needs no import',
     "rescue": "write (try body… (catch name handler…))",
-    "return": "a function gives the value of the last form of its body",
+    "return": "a function returns the value of the last form of its body",
     "setf": "write (set! name value)",
     "setq": "write (set! name value)",
     "sh": "write (system:execute_shell_command command)",
@@ -123,7 +123,7 @@ _INSTEAD = {
     "unquote": "`,` is allowed only inside a quasiquotation",
     "unquote-splicing": "`,@` is allowed only inside a quasiquotation",
     "unwind-protect": "write (try body… (finally body…))",
-    "values": "functions give one value; give a list",
+    "values": "a function returns one value; return a list",
     "vector": "write (list item…)",
     "vector-ref": "write (list-ref list index)",
     "when-let": "write (let ((name value)) (when name body…))",
@@ -154,5 +154,7 @@ DEFINING = frozenset(
 def explain(name: str) -> str | None:
     """The equivalent of a name from another language, as help; None if there is none."""
     if len(name) > 1 and name.startswith(":"):
-        return f"there are no keywords: a symbol is '{name[1:]}, an argument by name ({name[1:]} value)"
+        return (
+            f"there are no keywords: write a symbol as '{name[1:]}, an argument by name as ({name[1:]} value)"
+        )
     return _INSTEAD.get(name)

@@ -101,12 +101,12 @@ def _item_function(x: Context, expression: Form, scope: Scope, datum: Form) -> S
     binding = x.bind(item, None, inside)
     body = yield Body([expression], inside, expression.span)
     if not binding.references and not any(found.is_error for found in x.diagnostics):
-        help = f"if it gives a function to call with each item, name it first: (let ((f …)) ({name} f list))"
+        help = f"to call a computed function for each item, name it first: (let ((f …)) ({name} f list))"
         if expression.is_marked:
             is_name = identifier_of(expression.items[1]) is not None
-            help = "a function is not quoted: " if is_name else "the function comes first: "
+            help = "write the function without a quote: " if is_name else "write the function first: "
             help += f"({name} {show(expression.items[1], limit=40) if is_name else 'function'} list)"
-        message = f"`{name}` evaluates this once for each item, and it does not use `item`"
+        message = f"`{name}` evaluates this expression for each item, but the expression does not use `item`"
         x.warn("item-unused", message, expression.span, help=help)
     return Lambda((binding,), (), None, body, name, span=expression.span)
 
@@ -130,11 +130,14 @@ def expand_dict(x: Context, datum: Form, scope: Scope) -> Steps:
             for key, value in zip(keys[:3], datum.items[2::2], strict=False)
         )
         help = f"write (dict {written}{' …' if len(keys) > 3 else ''})"
-        return x.error("bad-clause", "an entry of `dict` is (key value)", datum.span, help=help)
+        return x.error("bad-clause", "an entry of `dict` must be (key value)", datum.span, help=help)
     for item in datum.items[1:]:
         if not isinstance(item, Form) or len(item.items) != 2 or item.tail is not None:
             x.error(
-                "bad-clause", "an entry of `dict` is (key value)", item.span, help="write (dict (key value)…)"
+                "bad-clause",
+                "an entry of `dict` must be (key value)",
+                item.span,
+                help="write (dict (key value)…)",
             )
             continue
         key = _static_key(item.items[0], scope)

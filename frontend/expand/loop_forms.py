@@ -139,7 +139,7 @@ def _read_clauses(
     for item in datum.items[1:]:
         head = identifier_of(item.items[0]) if isinstance(item, Form) and item.items else None
         if head is None or not isinstance(item, Form):
-            x.error("bad-clause", f"this is not a clause of `{name}`", item.span, help=listing)
+            x.error("bad-clause", f"not a clause of `{name}`", item.span, help=listing)
             is_sound = False
         elif head.name not in usages:
             near = suggest(head.name, usages, "the clauses")
@@ -165,7 +165,7 @@ def _read_clauses(
         names = ", ".join(f"`{clause}`" for clause in missing)
         word = "clause" if len(missing) == 1 else "clauses"
         place = datum.items[0].span
-        x.error("missing-clause", f"`{name}` lacks the {word} {names}", place, help=listing)
+        x.error("missing-clause", f"`{name}` is missing the {word} {names}", place, help=listing)
         is_sound = False
     return given, is_sound
 
@@ -175,9 +175,9 @@ def _is_literal(x: Context, clause: Clause, value: Datum) -> bool:
     if not isinstance(value, Atom) or identifier_of(value) is not None:
         return False
     if clause is _MAXIMUM and not is_count(value.value):
-        x.error("bad-count", "`max-iterations` is a whole number, 0 or more", value.span)
+        x.error("bad-count", "`max-iterations` must be a whole number, 0 or more", value.span)
     elif clause.name == "test-command" and not isinstance(value.value, str):
-        x.error("bad-clause", "`test-command` is a string", value.span)
+        x.error("bad-clause", "`test-command` must be a string", value.span)
     return True
 
 

@@ -82,7 +82,7 @@ def expand_definitions(data: Sequence[Datum], source: Source, environment: Envir
         if not binding.name and value.span is not None:
             x.error(
                 "not-a-definition",
-                "this is not a definition: it would run each time a loop calls a function of the file",
+                "this is not a definition, and would run at each call of a function of the file",
                 value.span,
                 help="only `define`, `define-syntax` and `import` are allowed here; put it in a function",
             )

@@ -22,7 +22,10 @@ def _quoted(x: Context, datum: Datum) -> Core:
         return Literal(value_of(datum), span=datum.span)
     except ValueError:
         return x.error(
-            "dotted-list", "a dotted pair is not a value", datum.span, help="the tail of a list is a list"
+            "dotted-list",
+            "a dotted pair is not a value",
+            datum.span,
+            help="the datum after the dot must be a list",
         )
 
 

@@ -46,7 +46,7 @@ def expand_run_loop(x: Context, datum: Form, scope: Scope) -> Steps:
     )
     run_loop = x.environment.run_loop
     if run_loop is None:
-        return x.error("cannot-run", "no loop can be run here", datum.span)
+        return x.error("cannot-run", "loops cannot be run here", datum.span)
     part = run_loop(request, x.loading[-1])
     if part is None:
         return Literal(None)
@@ -78,7 +78,7 @@ def _name(x: Context, datum: Datum) -> str | None:
         "bad-form",
         "`run-loop` takes the name of the loop as a string",
         datum.span,
-        help='the loop is compiled with the flow, so its name is written out: (run-loop "name")',
+        help='the loop is compiled with the flow, so write its name as a literal: (run-loop "name")',
     )
     return None
 
@@ -89,8 +89,8 @@ def _clauses(x: Context, datum: Form) -> dict[str, Form]:
         head = clause.items[0] if isinstance(clause, Form) and clause.items else None
         identifier = identifier_of(head) if head is not None else None
         if not isinstance(clause, Form) or identifier is None or clause.tail is not None:
-            x.error("bad-clause", "a clause of `run-loop` is a list that begins with its name", clause.span,
-                    help=f"write {USAGE}")  # fmt: skip
+            message = "a clause of `run-loop` must be a list that begins with its name"
+            x.error("bad-clause", message, clause.span, help=f"write {USAGE}")
         elif identifier.name not in _CLAUSES:
             help = suggest(identifier.name, _CLAUSES, "its clauses are")
             x.error("unknown-clause", f"`run-loop` has no clause `{identifier.name}`", clause.span, help=help)
@@ -111,7 +111,9 @@ def _entries(x: Context, clause: Form) -> dict[str, tuple[Datum, Datum]]:
             value = item.items[0].value if isinstance(item.items[0], Atom) else None
             key = identifier.name if identifier is not None else value if isinstance(value, str) else None
         if key is None:
-            x.error("bad-clause", "an entry of `context` is (key value)", item.span, help=f"write {USAGE}")
+            x.error(
+                "bad-clause", "an entry of `context` must be (key value)", item.span, help=f"write {USAGE}"
+            )
             continue
         assert isinstance(item, Form)
         if key in found:
@@ -125,8 +127,8 @@ def _count(x: Context, clause: Form) -> int | None:
     if isinstance(value, Atom) and type(value.value) is int and value.value >= 1:
         return value.value
     place = clause.span if value is None else value.span
-    help = "the bound is a part of the program, so it is written out: (max-iterations 5)"
-    x.error("bad-count", "`max-iterations` of `run-loop` is a whole number from 1 on", place, help=help)
+    help = "the limit is part of the program, so write it as a literal: (max-iterations 5)"
+    x.error("bad-count", "`max-iterations` of `run-loop` must be a whole number, 1 or more", place, help=help)
     return None
 
 

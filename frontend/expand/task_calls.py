@@ -105,7 +105,7 @@ def _named(
     if len(operand.items) != 2 or operand.tail is not None:
         arguments.is_sound = False
         if is_known:
-            message = f"`{key}` is given one value, not {len(operand.items) - 1}"
+            message = f"`{key}` takes one value, not {len(operand.items) - 1}"
             x.error("bad-argument", message, operand.span, help=f"write ({key} value)")
             arguments.given.setdefault(key, (Literal(None), operand))
         for item in operand.items[1:]:
@@ -128,9 +128,9 @@ def _positional(
         if not at:
             x.error(
                 "no-order",
-                f"`{signature.name}` declares no order of its parameters",
+                f"`{signature.name}` does not declare an order of its parameters",
                 operand.span,
-                "this has no name",
+                "an argument without a name",
                 help=f"write ({signature.name} (name value)…)",
             )
         return Literal(None)
@@ -158,7 +158,7 @@ def _give(
     if name in arguments.given:
         arguments.is_sound = False
         first = arguments.given[name][1].span
-        where = f"it was given in line {first.line}" if first is not None else None
+        where = f"first given in line {first.line}" if first is not None else None
         x.error("repeated-key", f"`{name}` is given twice", place.span, "given again", help=where)
         # A positional argument; it was meant for another parameter.
         arguments.is_misplaced |= place is datum
@@ -241,7 +241,7 @@ def _check_missing(x: Context, datum: Form, signature: Signature, arguments: _Ar
     if not is_told:
         names = ", ".join(f"`{name}`" for name in missing)
         word = "parameter" if len(missing) == 1 else "parameters"
-        message = f"the call of `{signature.name}` lacks the {word} {names}"
+        message = f"the call of `{signature.name}` is missing the {word} {names}"
         x.error("missing-parameter", message, datum.span, help=f"write {signature.usage}")
 
 

@@ -20,13 +20,13 @@ def check_setting_of_call(x: Context, task: str, name: str, value: Core, datum: 
     """Whether a setting of a call is correct as far as it is known; reports errors."""
     if name == "files":
         if isinstance(value, Literal) and value.span is not None and not _is_files(value.value):
-            x.error("wrong-type", f"`files` of `{task}` is a list of paths", datum.span, "not this")
+            x.error("wrong-type", f"`files` of `{task}` must be a list of paths", datum.span, "not this")
             return False
         return True
     known = _SETTINGS[name]
     is_sound = True
     if isinstance(value, Literal) and value.span is not None and not isinstance(value.value, tuple | None):
-        x.error("wrong-type", f"`{name}` of `{task}` is a map of settings", datum.span, "not this")
+        x.error("wrong-type", f"`{name}` of `{task}` must be a map of settings", datum.span, "not this")
         return False
     for setting, given in _entries(value):
         problem = check_setting(known, setting, given) if given is not _LATE else None

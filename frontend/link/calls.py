@@ -32,7 +32,7 @@ def arguments_of(
     function = next(value for known, value in definitions.entries if known is binding)
     span = state.span_of("args", "call")
     if isinstance(function, Literal) and not binding.is_assigned:
-        error("not-a-function", f"`{name}` is a value, no function", state.span_of("call"))
+        error("not-a-function", f"`{name}` is a value, not a function", state.span_of("call"))
         return None
     least, most, parameters = 0, None, None
     if isinstance(function, Lambda) and not binding.is_assigned:

@@ -89,7 +89,7 @@ def _unused(program: core.Lambda) -> Iterator[Diagnostic]:
         used = {node.binding for node in core.walk(program) if isinstance(node, core.Variable)}
         for binding in program.parameters:
             if binding not in used:
-                message = f"nothing in the flow reads the argument `{binding.name}`"
+                message = f"the flow does not read the argument `{binding.name}`"
                 yield Diagnostic("unused-argument", message, severity="warning")
 
 

@@ -17,6 +17,7 @@ from ...ir.compile_options import CONFIG, FLOW_SUFFIX, LOOP_SUFFIXES, LOOPS, TOO
 from ...ir.diagnostics import CompileError, Diagnostic, DiagnosticId, suggest
 from ...ir.scalars import scalar_or_text
 from ...ir.spans import Source, Span
+from ..core.forms import count_words
 from ..core.program_parts import (
     BranchesPart,
     CallPart,
@@ -87,13 +88,13 @@ class Linker:
         index = next((i for i, (other, _) in enumerate(self._trail) if other == real), None)
         if index is not None:
             chain = " → ".join([*names[index:], path])
-            help = (
-                "a program runs its parts, and they cannot run it again; put what both need in another file"
-            )
+            help = "a program cannot run itself through another file; move the shared part to a third file"
             self.error("circular-run", f"`{path}` runs itself: {chain}", span, help=help)
             return None
         if len(self._trail) > MAX_DEPTH:
-            self.error("nesting-too-deep", f"files run one another more than {MAX_DEPTH} deep", span)
+            self.error(
+                "nesting-too-deep", f"loops and flows run one another more than {MAX_DEPTH} deep", span
+            )
             return None
         if path in self.sources:
             return self.sources[path]
@@ -150,7 +151,7 @@ class Linker:
             return path
         stems = [posixpath.splitext(file) for file in files.list_folder(LOOPS) if not file.startswith(".")]
         if (name, ".sexp") in stems:
-            help = f'`{name}` is a flow: (import "{name}.sexp") makes its functions known'
+            help = f'`{name}` is a flow: (import "{name}.sexp") imports its functions'
         else:
             known = [
                 stem for stem, suffix in stems if suffix in LOOP_SUFFIXES and stem + suffix not in NO_LOOPS
@@ -205,7 +206,7 @@ class Linker:
         problems = [
             Diagnostic(
                 "unknown-context",
-                f"nothing in loop `{loop.name}` reads context `{key}`",
+                f"loop `{loop.name}` does not read context `{key}`",
                 request.spans.get(key),
                 help=suggest(key, loop.context, "the loop's context has"),
             )
@@ -264,11 +265,13 @@ class Linker:
         least = {"all": len(names), "any": 1}.get(str(state.join or "all"), state.join)
         assert isinstance(least, int)
         if twice is not None:
-            help = "what they capture is kept by their names; copy the file, or run it in two states"
-            self.error("duplicate-name", f"the loop `{twice}` stands twice in `parallel`", span, help=help)
+            help = "captures are stored by the name of the loop; copy the file, or run the loop in two states"
+            self.error("duplicate-name", f"the loop `{twice}` occurs twice in `parallel`", span, help=help)
             return None
         if least > len(names):
-            message = f"`join: {least}`, and only {len(names)} in `parallel`"
+            message = (
+                f"`join: {least}`, but `parallel` has only {count_words(len(names), len(names), 'loop')}"
+            )
             help = f"write {len(names)} at most, or `all`"
             self.error("out-of-range", message, state.span_of("join"), help=help)
             return None
@@ -276,7 +279,10 @@ class Linker:
         if computed is not None:
             help = "write a flow with `parallel-map`, and `call` it; or name all loops that may run"
             self.error(
-                "unknown-loop", f"a loop in `parallel` has no computed name: `{computed}`", span, help=help
+                "unknown-loop",
+                f"the name of a loop in `parallel` cannot be computed: `{computed}`",
+                span,
+                help=help,
             )
             return None
         # A given value need not be used by every branch.
@@ -294,12 +300,12 @@ class Linker:
         target = target_of(call)
         if target is None:
             how = "write the file and the function: `call: flows.sexp#summarise`"
-            self.error("bad-call", f"`{call}` names no function of a file", span, help=how)
+            self.error("bad-call", f"`{call}` is not a function of a file", span, help=how)
             return None
         file, name = target
         if not file.endswith(FLOW_SUFFIX):
-            how = f"functions stand in `{FLOW_SUFFIX}` files"
-            self.error("bad-call", f"`{file}` is no file of functions", span, help=how)
+            how = f"functions are defined in `{FLOW_SUFFIX}` files"
+            self.error("bad-call", f"`{file}` is not a file of functions", span, help=how)
             return None
         path = posixpath.normpath(posixpath.join(posixpath.dirname(importer), file))
         if not files.path_exists(path):
@@ -315,7 +321,7 @@ class Linker:
         binding = definitions.names.get(name)
         if binding is None:
             help = suggest(name, definitions.names, "it defines")
-            self.error("unknown-function", f"`{path}` defines no `{name}`", span, help=help)
+            self.error("unknown-function", f"`{path}` does not define `{name}`", span, help=help)
             return None
         arguments = arguments_of(state, name, definitions, binding, self.error)
         if arguments is None:

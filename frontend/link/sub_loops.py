@@ -117,5 +117,5 @@ def unread_bindings(loop: Loop, request: Request, sources: Iterable[Source]) -> 
             continue
         severity = "warning" if request.dialect == LITTLE_LOOPS else "error"
         help = suggest(key, known, "its context has")
-        message = f"nothing in loop `{loop.name}` reads `{key}`"
+        message = f"loop `{loop.name}` does not read `{key}`"
         yield Diagnostic("unknown-context", message, place, "", help, severity)

@@ -68,7 +68,7 @@ def unbounded_calls(loop: Loop, callees: Mapping[str, str], references: Referenc
             shown = ", ".join(f"`{kind}`" for kind in kinds)
             yield Diagnostic(
                 "unbounded-budget",
-                f"this may ask for {shown}, and the loop has a budget",
+                f"this may use {shown}, but the budget of the loop does not count it",
                 loop.states[state].span_of("call", "loop", "parallel"),
                 "nothing counts what it spends",
                 "let a state of the loop ask, or bound the run, which counts all of it: --budget UNIT=N",

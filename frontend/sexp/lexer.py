@@ -149,10 +149,10 @@ _FLOAT = re.compile(rf"[-+]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?|(?=[eE]))|\.{_DIGITS
 _CURLY = re.compile(f"[{CURLY}]")
 # What `#` begins in other languages, by the character after it.
 _AFTER_HASH = {
-    "(": "a list of values is written '(a b) or (list a b), a function (lambda (x) …)",
-    "'": "a function is named as it is, without a mark: (map abs list)",
-    "\\": 'there are no characters; a string of one is "a"',
-    "{": "there are no sets; a list without repetitions is (unique list)",
+    "(": "write a list of values as '(a b) or (list a b), a function as (lambda (x) …)",
+    "'": "write the name of a function without a mark: (map abs list)",
+    "\\": 'there is no character type; write a string: "a"',
+    "{": "there is no set type; (unique list) is a list without duplicates",
     '"': "write (regex-match pattern string), with the pattern as a string",
 }
 _SCHEME = {"#t": "true", "#f": "false", "#true": "true", "#false": "false"}
@@ -181,44 +181,50 @@ def _read_number(token: str) -> int | float:
     whole = len(token)
     is_integer = _INTEGER.fullmatch(token)
     if not is_integer and not _FLOAT.fullmatch(token):
-        raise Problem("bad-number", f"`{_short(token)}` is no number", 0, whole, "", _number_help(token))
+        raise Problem("bad-number", f"`{_short(token)}` is not a number", 0, whole, "", _number_help(token))
     if whole > MAX_DIGITS:
-        raise Problem("bad-number", f"a number has at most {MAX_DIGITS:,} digits", 0, whole)
+        raise Problem("bad-number", f"a number may have at most {MAX_DIGITS:,} digits", 0, whole)
     if is_integer:
         return int(token)
     value = float(token)
     if math.isinf(value):
-        help = f"infinity is written {'-' if value < 0 else '+'}inf.0"
-        raise Problem("bad-number", f"`{_short(token)}` is beyond the largest float", 0, whole, "", help)
+        help = f"write infinity as {'-' if value < 0 else '+'}inf.0"
+        raise Problem("bad-number", f"`{_short(token)}` is larger than the largest float", 0, whole, "", help)
     return value
 
 
 def _number_help(token: str) -> str:
     short = _short(token)
     if match := re.fullmatch(r"([-+]?\d+)/(\d+)", token, re.ASCII):
-        return f"there are no fractions; divide: (/ {_short(match[1])} {_short(match[2])})"
+        return f"there are no fractions; write a division: (/ {_short(match[1])} {_short(match[2])})"
     if re.fullmatch(r"[-+]?0[xX][0-9a-fA-F]{1,16}", token):
-        return f"numbers are decimal: {int(token, 16)}"
-    return f'a text is written in quotes, "{short}"; a symbol that begins like a number in bars, |{short}|'
+        return f"numbers are decimal: write {int(token, 16)}"
+    return f'write a string in quotes, "{short}", and a symbol that begins like a number in bars, |{short}|'
 
 
 def _unknown_hash(token: str, following: str) -> Problem:
     short = _short(token)
     if token in _SCHEME:
-        return Problem("bad-symbol", f"`{short}` is Scheme", 0, len(token), "", f"write {_SCHEME[token]}")
+        return Problem(
+            "bad-symbol", f"`{short}` is a word of Scheme", 0, len(token), "", f"write {_SCHEME[token]}"
+        )
     if token.startswith("# "):
-        return Problem("bad-symbol", "`#` begins no comment", 0, 1, "", "a comment begins with `;`")
+        return Problem("bad-symbol", "`#` does not begin a comment", 0, 1, "", "write a comment after `;`")
     if token == "#":
-        help = _AFTER_HASH.get(following, "a comment begins with `;`")
+        help = _AFTER_HASH.get(following, "write a comment after `;`")
     else:
-        help = f"`#` begins comments only, `#|…|#` and `#;`; as a symbol it is written in bars: |{short}|"
-    return Problem("bad-symbol", f"`{short}` is no symbol", 0, len(token), "", help)
+        help = (
+            f"`#` begins only the comments `#|…|#` and `#;`; write a symbol with `#` between bars: |{short}|"
+        )
+    return Problem("bad-symbol", f"`{short}` is not a symbol", 0, len(token), "", help)
 
 
 def _refuse_characters(token: str) -> None:
     if match := _CURLY.search(token):
-        help = "write \" for a string and ' to quote"
-        raise Problem("stray-quote", f"`{match[0]}` is no quotation mark here", *match.span(), "", help)
+        help = "write \" around a string and ' to quote a datum"
+        raise Problem(
+            "stray-quote", f"`{match[0]}` is not a quotation mark of the language", *match.span(), "", help
+        )
     for at, character in enumerate(token):
         if not character.isprintable():
             raise _unfit(character, at)
@@ -232,11 +238,11 @@ def _unfit(character: str, at: int = 0) -> Problem:
 def bad_character(token: str) -> Problem:
     """The error of a token of kind `bad`."""
     if token == "\\":
-        help = "it escapes characters within strings only"
-        return Problem("bad-character", "`\\` means nothing here", 0, 1, "", help)
+        help = "a backslash is an escape only in strings"
+        return Problem("bad-character", "`\\` is not allowed here", 0, 1, "", help)
     problem = _unfit(token)
     if token.isspace():
-        problem.help = "use a plain space"
+        problem.help = "replace it with a space"
     return problem
 
 
@@ -260,8 +266,8 @@ def read_string(token: str, problems: list[Problem]) -> str:
 
 def _read_barred(token: str) -> Symbol:
     if len(token) < 2 or not token.endswith("|") or re.search(r"(?<!\\)(?:\\\\)*\\\|\Z", token):
-        help = "a symbol in bars ends in its line: |a b|"
-        raise Problem("unterminated-symbol", "this `|` has no partner", 0, 1, "begins here", help)
+        help = "close the symbol in the same line: |a b|"
+        raise Problem("unterminated-symbol", "this `|` is never closed", 0, 1, "begins here", help)
     problems: list[Problem] = []
     name = _unescape(token[1:-1], problems)
     if problems:
@@ -314,11 +320,17 @@ def _with_line_ends(text: str) -> str:
 
 def _bad_escape(escape: str, start: int, end: int) -> Problem:
     if escape == "u":
-        message, help = "`\\u` takes four hexadecimal digits", "such as \\u00e9"
+        message, help = "`\\u` must be followed by four hexadecimal digits", "such as \\u00e9"
     elif escape in ("x", "U"):
-        message, help = f"there is no escape `\\{escape}`", "a character by its number is \\u00e9"
+        message, help = f"unknown escape `\\{escape}`", "write the code of a character as \\u00e9"
     else:
-        shown = escape if escape.isprintable() else "before a line end" if escape in "\n\r" else "there"
-        message = f"there is no escape `\\{shown}`" if len(shown) == 1 else f"a `\\` {shown} escapes nothing"
-        help = f"the escapes are {_ESCAPES}; a backslash itself is written \\\\"
+        shown = (
+            escape
+            if escape.isprintable()
+            else "before a line end"
+            if escape in "\n\r"
+            else "before this character"
+        )
+        message = f"unknown escape `\\{shown}`" if len(shown) == 1 else f"a `\\` {shown} is not an escape"
+        help = f"the escapes are {_ESCAPES}; write \\\\ for a backslash"
     return Problem("bad-escape", message, start, end, "", help)

@@ -135,7 +135,7 @@ class _Reader:
         self, id: DiagnosticId, message: str, start: int, end: int, label: str = "", help: str | None = None
     ) -> None:
         if len(self.findings) >= MAX_FINDINGS:
-            message = f"there are more than {MAX_FINDINGS} findings; the others are left out"
+            message = f"there are more than {MAX_FINDINGS} diagnostics; the others are omitted"
             self.findings.append(Diagnostic("too-many-findings", message, self.lines.span(start, end)))
             raise _Enough
         self.findings.append(Diagnostic(id, message, self.lines.span(start, end), label, help or None))
@@ -156,9 +156,9 @@ class _Reader:
         lacking = f"`{closers}`" if len(closers) <= 20 else f"{len(closers)} closing brackets"
         verb = "is" if len(closers) == 1 else "are"
         if hole.is_guessed:
-            help = f"by the indentation, {lacking} {verb} missing at the end of line {line}"
+            help = f"the indentation suggests that {lacking} {verb} missing at the end of line {line}"
         else:
-            help = f"{lacking} {verb} missing, by the end of line {line} at the latest"
+            help = f"{lacking} {verb} missing, at the end of line {line} or before it"
         message = f"this `{self.text[start]}` is never closed"
         self.report("unclosed-form", message, start, start + 1, "opened here", help)
 
@@ -180,16 +180,18 @@ class _Reader:
             last = tokens[-1]
             if last.startswith("#|") and not lexis.is_closed_comment(last):
                 start = len(text) - len(last)
-                help = "it ends in `|#`; comments nest"
-                self.report("unterminated-comment", "this comment has no end", start, start + 2, "", help)
+                help = "close it with `|#`; comments nest"
+                self.report(
+                    "unterminated-comment", "this comment is never closed", start, start + 2, "", help
+                )
             if not last.startswith('"') or lexis.is_closed_string(last):
                 break
             index = _suspect(tokens, settled)
             start = sum(map(len, tokens[:index]))
             is_last = index + 1 == len(tokens)
-            help = "" if is_last else "the next quotation mark begins another string"
+            help = "" if is_last else "the next quotation mark probably begins another string"
             self.report(
-                "unterminated-string", "this string has no end", start, start + 1, "begins here", help
+                "unterminated-string", "this string is never closed", start, start + 1, "begins here", help
             )
             line_end = text.find("\n", start)
             # The brackets that close the outer forms are most likely after its end.
@@ -280,12 +282,12 @@ class _Reader:
     def open(self, token: str, start: int) -> None:
         end = start + len(token)
         if len(self.stack) > self.max_depth:
-            message = f"forms are nested deeper than {self.max_depth:,}"
-            help = "such depth is a mistake as a rule; --max-nesting allows more"
+            message = f"forms are nested more than {self.max_depth:,} deep"
+            help = "this is usually a mistake; --max-nesting raises the limit"
             self.report("nested-too-deep", message, start, end, "", help)
             raise _Enough
         if token == "{":
-            help = "a list is written (…), a map (dict (key value) …)"
+            help = "write a list as (…), a map as (dict (key value) …)"
             self.report("reserved-brace", "`{` and `}` are reserved", start, end, "", help)
         self.stack.append(_Frame(token, start))
 
@@ -305,7 +307,7 @@ class _Reader:
                 return
             elif kind:
                 line = self.lines.span(stack[-1].start, end).line
-                message = f"`{token}` cannot close the `{kind}` of line {line}"
+                message = f"`{token}` does not match the `{kind}` of line {line}"
                 self.report("mismatched-bracket", message, start, end, f"`{CLOSERS[kind]}` is expected")
             else:
                 self.report_stray(start, end)
@@ -363,7 +365,7 @@ class _Reader:
     def dot(self, start: int) -> None:
         frame = self.stack[-1]
         if frame.kind not in CLOSERS or not frame.items or frame.dot >= 0:
-            help = "it belongs before the last datum of a list, as in (a . more)"
+            help = "write it before the last datum of a list, as in (a . more)"
             self.report("stray-dot", "a dot is not allowed here", start, start + 1, "", help)
         else:
             frame.dot = len(frame.items)
@@ -372,10 +374,12 @@ class _Reader:
         behind = form.items[frame.dot :]
         if len(behind) == 1:
             return Form(form.items[:-1], form.place, form.bracket, behind[0])
-        start, label = end - 1, "nothing follows it"
+        start, label = end - 1, "no datum after the dot"
         if behind:
-            (start, end), label = self.extent(behind[1]), "one too many"
-        self.report("stray-dot", "one datum follows a dot, and then the list ends", start, end, label)
+            (start, end), label = self.extent(behind[1]), "second datum after the dot"
+        self.report(
+            "stray-dot", "exactly one datum must follow a dot, at the end of the list", start, end, label
+        )
         return form
 
     # --- what does not fit --------------------------------------------------------------------
@@ -391,18 +395,18 @@ class _Reader:
             return  # reported as what begins with it
         help = None
         if '"' in (here, before):
-            help = 'a quotation mark within a string is written \\"'
+            help = 'write a quotation mark in a string as \\"'
         elif here == "'":
-            help = 'a string has double quotes: "text"; a single one quotes the datum after it'
+            help = 'write a string in double quotes: "text"; a single quote quotes the next datum'
         elif here == ",":
-            help = "items of a list are separated by spaces, without commas"
+            help = "separate the items of a list with spaces, without commas"
         self.report("missing-space", "a space is missing before this", start, end, "", help)
 
     def drop_prefixes(self) -> None:
         while self.stack[-1].kind in _PREFIXES:
             frame = self.stack.pop()
             end = frame.start + len(frame.kind)
-            self.report("stray-quote", f"nothing follows this `{frame.kind}`", frame.start, end)
+            self.report("stray-quote", f"no datum follows this `{frame.kind}`", frame.start, end)
 
     def report_crossed(self, outer: _Frame, token: str, start: int) -> None:
         """Report brackets that are open inside `outer` at its end."""
@@ -419,7 +423,7 @@ class _Reader:
         before, self.stray_end = self.stray_end, end
         if before >= 0 and not self.text[before:start].strip():
             return
-        message = f"nothing is open that this `{self.text[start]}` could close"
+        message = f"this `{self.text[start]}` closes nothing: no bracket is open"
         self.report("stray-bracket", message, start, end, "", self.too_early())
 
     def doubts(self) -> dict[int, int]:
@@ -449,8 +453,8 @@ class _Reader:
             if position in doubts and token in CLOSERS and count < MAX_DOUBTS:
                 count += 1
                 line = self.lines.span(doubts[position], position).line
-                message = f"a form in the first column, within that of line {line}"
-                help = "a bracket may be missing before it; if not, `llc fmt` indents it as it is read"
+                message = f"this form begins in the first column, but is inside the form of line {line}"
+                help = "a closing bracket may be missing before it; if not, run `llc fmt` to indent it"
                 span = self.lines.span(position, position + 1)
                 self.findings.append(Diagnostic("misleading-indentation", message, span, "", help, "warning"))
             position += len(token)
@@ -464,12 +468,12 @@ class _Reader:
                 break
             if before.column < span.column:
                 return (
-                    f"the form of line {before.line} ends in line {before.end_line} already, though "
-                    f"line {span.line} is indented as a part of it: a bracket too many there?"
+                    f"the form of line {before.line} ends in line {before.end_line}, but "
+                    f"line {span.line} is indented as a part of it: remove a closing bracket there"
                 )
         if not data or (span := data[-1].span) is None:
             return None
-        return f"the form before it, of line {span.line}, is complete"
+        return f"the form before it, in line {span.line}, is complete"
 
 
 def _suspect(tokens: list[str], start: int) -> int:

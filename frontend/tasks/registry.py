@@ -220,7 +220,7 @@ def parse_declaration(text: str) -> Signature:
     """
     found = _DECLARED.fullmatch(text)
     if found is None or not is_name(found["name"]):
-        raise ValueError("write a name, with its parameters in parentheses if they are known: math:add(x,y)")
+        raise ValueError("write a name, and its parameters in parentheses if known: math:add(x,y)")
     parameters = None
     if found["order"] is not None:
         names = [name.strip() for name in found["order"].split(",")] if found["order"].strip() else []

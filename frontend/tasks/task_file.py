@@ -135,14 +135,19 @@ class _Reader:
 
     def task(self, root: Element) -> AtomicTask | None:
         if root.tag != "task":
-            self.fail("not-a-task", f"a task is expected, not `{root.tag[:80]}`", root, help="<task …>")
+            self.fail(
+                "not-a-task",
+                f"the root element should be `task`, not `{root.tag[:80]}`",
+                root,
+                help="<task …>",
+            )
             return None
         given = self.attributes(root, TASK_ATTRIBUTES)
         self.no_text(root)
         kind = given.get("type")
         if kind != "atomic":
-            what = "a task needs `type`" if kind is None else f"there are no tasks of type `{kind[:80]}`"
-            help = 'write type="atomic"; what is made of several tasks is written in the language'
+            what = "a task needs `type`" if kind is None else f"unknown task type `{kind[:80]}`"
+            help = 'write type="atomic"; write a combination of tasks as a flow'
             self.fail("unknown-choice", what, root, "type" if kind is not None else "", help)
         name = given.get("name", "")
         if "name" not in given:

@@ -94,7 +94,7 @@ def _plain(document: Document, node: Node, text: str, start: int, end: int, is_s
         span = document.within(document.span(node), text, start + opening.start(), start + opening.end())
         document.fail(
             "malformed-variable",
-            "this `${` is not a parameter",
+            "not a parameter: `${`",
             span,
             "here",
             "write ${name}, or `$${` for a literal `${`",

@@ -123,4 +123,4 @@ def test_unbound_name_of_a_template_is_reported_at_the_use() -> None:
     """The message says where the name comes from."""
     [finding] = findings("(define-syntax m (syntax-rules () ((_ x) (nobody x))))\n(m 1)")
     assert finding.span is not None
-    assert (finding.span.line, finding.label) == (2, "a macro puts this name here")
+    assert (finding.span.line, finding.label) == (2, "inserted by a macro")

@@ -400,7 +400,7 @@ def test_string_decision_is_reported_at_the_controller(controller: str) -> None:
         outcome = machine_of(text).resume()
     assert isinstance(outcome, Fault)
     assert outcome.kind == "bad-decision"
-    assert outcome.message.endswith("; its word is a symbol: (list 'stop …)")
+    assert outcome.message.endswith("; write a symbol instead of the string: (list 'stop …)")
     assert outcome.span is not None
     line = text.splitlines()[outcome.span[1] - 1]
     assert line[outcome.span[2] - 1 :].startswith(controller)

@@ -383,9 +383,9 @@ def test_foreign_syntax_has_a_fix() -> None:
         "#t": "write true",
         "-1e999": "-inf.0",
         '"\\x41"': "\\u00e9",
-        '"C:\\q"': "written \\\\",
+        '"C:\\q"': "write \\\\ for",
         '"a\x1b"': "\\u001b",
-        "a\u00a0": "plain space",
+        "a\u00a0": "with a space",
         "“": 'write "',
         "{}": "(dict",
     }.items():

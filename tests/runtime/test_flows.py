@@ -108,7 +108,7 @@ def test_an_argument_that_nothing_reads_is_told(llc: Llc) -> None:
     """A warning: the flow runs."""
     done = llc("run", "countdown", "--arg", "start=0", "--arg", "strat=1")
     assert (done.returncode, done.stdout) == (0, '"landed"\n')
-    assert "warning[unused-argument]: nothing in the flow reads the argument `strat`" in done.stderr
+    assert "warning[unused-argument]: the flow does not read the argument `strat`" in done.stderr
 
 
 def test_a_mistake_is_shown_at_its_place(llc: Llc) -> None:

@@ -410,7 +410,7 @@ def test_choices_can_be_computed() -> None:
     """An expression can give a text or a list of texts; other values are a fault."""
     world = read_world(_source("- {command: which, answer: b}"))
     assert llc.evaluate('(let ((l (list "b" "c"))) (ask "which?" (choices "a" l)))', world=world) == "b"
-    with pytest.raises(llc.FlowError, match="a choice is a string"):
+    with pytest.raises(llc.FlowError, match="a choice must be a string"):
         llc.evaluate('(let ((n (+ 1 2))) (ask "which?" (choices "a" n)))')
 
 

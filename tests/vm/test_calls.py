@@ -142,7 +142,7 @@ def test_tail_calls_keep_one_frame(machine_of: MachineOf) -> None:
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
-        ("call 5() -> r then end", "not-a-function", "cannot call 5: it is no function"),
+        ("call 5() -> r then end", "not-a-function", "cannot call 5: it is not a function"),
         ("call r() -> r then end", "not-a-function", "cannot call null"),
         ("call closure two()(1) -> r then end", "arity", "`two` takes 2 arguments, not 1"),
         ("tailcall closure two()(1, 2, 3)", "arity", "`two` takes 2 arguments, not 3"),

@@ -96,7 +96,7 @@ class Control(FuelMeter):
         callee = stack[-1 - count]
         stack.clear()
         if type(callee) is not FunctionValue:
-            raise PrimitiveFault("not-a-function", f"cannot call {show(callee)}: it is no function")
+            raise PrimitiveFault("not-a-function", f"cannot call {show(callee)}: it is not a function")
         function = self.functions[callee.function]
         code = function.code
         captures = callee.captures

@@ -90,7 +90,7 @@ def unbox_set(box: Value, variable: Value) -> Value:
 
 def applied(function: Value, values: Value) -> Value:
     if type(function) is not FunctionValue:
-        raise PrimitiveFault("not-a-function", f"cannot call {show(function)}: it is no function")
+        raise PrimitiveFault("not-a-function", f"cannot call {show(function)}: it is not a function")
     return FunctionValue(function.function, (*items(values), *function.captures))
 
 

@@ -320,7 +320,7 @@ def _no_box(value: Value) -> None:
 
 
 def _no_function(value: Value, *arguments: Value) -> None:
-    raise PrimitiveFault("not-a-function", f"cannot call {show(value)}: it is no function")
+    raise PrimitiveFault("not-a-function", f"cannot call {show(value)}: it is not a function")
 
 
 def _fail_with(error: Value) -> None:
