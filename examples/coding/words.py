@@ -2,10 +2,10 @@
 
 
 def words(text: str) -> list[str]:
-    """The words, in lower case and without punctuation around them."""
+    """Return the words of a text in lower case, without surrounding punctuation."""
     return text.split(" ")
 
 
 def longest(text: str) -> str:
-    """The longest word; the first of several, '' where there are none."""
+    """Return the first of the longest words; '' if the text has no words."""
     return max(words(text), key=len)

@@ -1,14 +1,14 @@
-"""Titles as parts of addresses."""
+"""Titles as parts of URLs."""
 
 
 def slug(title: str) -> str:
-    """The title in lower case, its words joined by single hyphens."""
+    """Return the title in lower case, with its words joined by single hyphens."""
     words = title.split(" ")
     return "_".join(words)
 
 
 def shorten(text: str, limit: int) -> str:
-    """The text, or as many whole words of it as fit, and an ellipsis."""
+    """Return the text, or the whole words that fit into the limit and an ellipsis."""
     if len(text) <= limit:
         return text
     return text[: limit - 1].rpartition(" ")[0] + "…"

@@ -173,7 +173,7 @@ def _give(
         if value.span is not None:
             x.error(
                 "wrong-type",
-                f"`{name}` of `{signature.name}` is {TYPES[parameter.type]}, not {_shown(value)}",
+                f"`{name}` of `{signature.name}` must be {TYPES[parameter.type]}, not {_shown(value)}",
                 value.span,
                 f"not {TYPES[parameter.type]}",
             )

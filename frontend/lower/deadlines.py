@@ -24,7 +24,7 @@ from ...ir.records import frozen
 
 # The fault with which a function ends at its deadline.
 KIND = "deadline"
-FAULT = {"kind": KIND, "message": "its time is over"}
+FAULT = {"kind": KIND, "message": "the time limit was reached"}
 LATE, CLOCK, ANSWER = "/late", "/clock", "/answer"
 ELAPSED = prim("get", ir.Slot(CLOCK), "elapsed_ms")
 

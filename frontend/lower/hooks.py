@@ -26,7 +26,7 @@ _CODE = prim("lookup_or", HOOKED, ("exit_code",), None)
 _BROKEN = prim("or", prim("get", HOOKED, "timed_out"), prim("get", HOOKED, "error"))
 _PASSED = prim("select", _BROKEN, False, prim("eq", _CODE, 0))
 _LATE = prim("get", HOOKED, "timed_out")
-_HOW = prim("select", _LATE, "its time was over", prim("concat", "exit code ", prim("text", _CODE)))
+_HOW = prim("select", _LATE, "timed out", prim("concat", "exit code ", prim("text", _CODE)))
 FAULT = record({"kind": "hook-failed", "message": FAILURE})
 # The target of faults that no state handles, and the name suffix of states at the end of a loop.
 FAILED, END = "/failed", "end"

@@ -313,7 +313,7 @@ def test_argument_types_are_checked_at_run_time(project: str) -> None:
     program = compile_text(text, "test.sexp", CompileOptions(folder=project)).program
     stop = Machine(emit(program)).resume()
     assert isinstance(stop, Done)
-    assert stop.value == ["type-error", '`x` of `math:add` is a number, not "5"']
+    assert stop.value == ["type-error", '`x` of `math:add` must be a number, not "5"']
 
 
 @pytest.mark.parametrize(

@@ -201,5 +201,5 @@ def test_list_of_pairs_is_accepted_as_map(argument: str) -> None:
 
 def test_other_lists_are_not_maps() -> None:
     text = '(defatom t (params (a dict)) (instructions "{{a}}")) (t \'(1 2))'
-    with pytest.raises(CompileError, match="`a` of `t` is a map, not a list"):
+    with pytest.raises(CompileError, match="`a` of `t` must be a map, not a list"):
         compile_text(text, "t.sexp")

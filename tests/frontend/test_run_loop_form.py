@@ -167,7 +167,7 @@ MISUSES = [
     ('(run-loop "./fux.yaml")', "unknown-file", '"./fux.yaml"', None),
     ('(run-loop ".loops/fux.yaml")', "unknown-file", '".loops/fux.yaml"', "did you mean `fix.yaml`?"),
     ('(run-loop "flow")', "unknown-loop", '"flow"', "`flow` is a flow"),
-    ('(define name "fix") (run-loop name)', "bad-form", "name", "written out"),
+    ('(define name "fix") (run-loop name)', "bad-form", "name", "as a literal"),
     ("(run-loop)", "bad-form", "(run-loop)", "write (run-loop"),
     ('(run-loop "fix" (contxt (what 1)))', "unknown-clause", "(contxt (what 1))", "did you mean `context`?"),
     ('(run-loop "fix" what)', "bad-clause", "what", "write (run-loop"),

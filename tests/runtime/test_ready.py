@@ -354,7 +354,7 @@ def test_questions_on_a_terminal(project: Path) -> None:
     (project / "pyproject.toml").touch()
     t = Dialogue("create", "--from", "lint")
     t.answer("finds lint errors", "\x15npx eslint src\r")
-    t.answer("repairs what it can", "\r")
+    t.answer("own fixes", "\r")
     assert t.end() == 0
     text = (project / ".loops/lint.yaml").read_text()
     assert 'check: "npx eslint src"' in text

@@ -4,7 +4,7 @@
   (description "Changes files of the project.")
   (params (goal string))
   (system
-    "You change programs with care. You see the files that matter; answer with the whole new text of each file that you change, and change no more than the goal needs. Never change tests.")
+    "You change programs carefully. You see the relevant files. Answer with the complete new text of each file that you change, and change only what the goal needs. Never change tests.")
   (instructions "{{goal}}")
   (output_format
     (type "json")
