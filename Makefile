@@ -40,7 +40,7 @@ crash: $(BIN)/llc
 
 # Real agent programs in all test situations, including programs that start slowly. Takes about five minutes.
 agents: $(BIN)/llc
-	LLC_AGENTS=1 $(BIN)/python -m pytest tests/runtime/test_real_agents.py
+	LLC_AGENTS=1 $(BIN)/python -m pytest tests/runtime/test_real_agents.py tests/runtime/test_first_contact.py
 
 # Thousands of generated programs in both tiers (about ten minutes), then a million mutated loops.
 fuzz: $(BIN)/llc

@@ -23,7 +23,6 @@ from sizes import Sizes
 
 sys.path.append(os.path.join(ROOT, "tests"))
 
-_WORKERS = 3
 _STEADY = 6
 _SHORT, _LONG = 2, 22
 _OVER = 200
@@ -243,7 +242,9 @@ def _takeover(found: Section, place: Place, sizes: Sizes, server: Any, url: str)
         workers.start()
         _submit(place, url, "wait", 1)
         _until(lambda: os.path.exists(place.inside("begun")))
-        for _ in range(sizes.cluster_kills):
+        for number in range(sizes.cluster_kills):
+            if number > 0:
+                workers.start()
             ((run, owner, epoch),) = rows("select id, owner, epoch from runs")
             look = resumed.format(run=run, epoch=epoch)
             pid = int(owner.rsplit("-", 2)[1])
@@ -254,7 +255,6 @@ def _takeover(found: Section, place: Place, sizes: Sizes, server: Any, url: str)
             spent.append(perf_counter() - at)
             victim.communicate()
             workers.processes.remove(victim)
-            workers.start()
         open(place.inside("go"), "w").close()
         _until(lambda: rows("select status from runs") == [("ended",)])
     found.add(
@@ -307,7 +307,7 @@ def _many(found: Section, place: Place, sizes: Sizes, server: Any, url: str) -> 
         base = _bytes(rows)
         queued = _submit(place, url, "short", runs)
         begun = perf_counter()
-        for _ in range(_WORKERS):
+        for _ in range(sizes.cluster_workers):
             workers.start()
         done = "select count(*) from runs where status = 'ended' and outcome = 'success'"
         _until(lambda: rows(done) == [(runs,)])
@@ -318,7 +318,7 @@ def _many(found: Section, place: Place, sizes: Sizes, server: Any, url: str) -> 
         short, long = (after - base) / runs, (_bytes(rows) - after) / (runs // 10)
     found.add(
         row("a run queued by `llc run --on`, without the start of its process", queued),
-        Row(what=f"{runs:,} runs over {_WORKERS} workers", unit=SECONDS, figure=seconds),
+        Row(what=f"{runs:,} runs over {sizes.cluster_workers} workers", unit=SECONDS, figure=seconds),
         Row(what="the same: runs", unit=RATE, figure=runs / seconds),
         row(f"a run of {_SHORT} effects in the database", [short], BYTES),
         row("each further effect", [(long - short) / (_LONG - _SHORT)], BYTES),
@@ -354,9 +354,9 @@ def _parked(found: Section, place: Place, sizes: Sizes, server: Any, url: str) -
         rows("vacuum analyze")
         command = [*place.llc, "status", "--json", "--db", url]
         status = [place.seconds(command) for _ in range(sizes.cluster_rounds)]
-        one = _idle(rows)
+        one = _idle(rows, sizes.cluster_idle_seconds)
         workers.start()
-        both = _idle(rows)
+        both = _idle(rows, sizes.cluster_idle_seconds)
         begun = perf_counter()
         # As if the day were over that each of them sleeps.
         time = "due = now(), parked_at = parked_at - interval '1 day'"
@@ -382,7 +382,7 @@ def _parked(found: Section, place: Place, sizes: Sizes, server: Any, url: str) -
     )
 
 
-def _idle(rows: Any, seconds: float = 10.0) -> float:
+def _idle(rows: Any, seconds: float) -> float:
     """Transactions of the server a second."""
     count = "select sum(xact_commit + xact_rollback) from pg_stat_database where datname = current_database()"
 

@@ -105,8 +105,14 @@ def _sleep(found: Section, place: Place, sizes: Sizes) -> None:
     for name, title in (("asyncio", "a task of asyncio in `sleep`"), ("threads", "a thread in `sleep`")):
         found.add(row("memory of a run that sleeps", turns["llc"], BYTES, peer=(title, turns[name])))
     for name, title in (("asyncio", "a task of asyncio"), ("threads", "a thread")):
-        found.add(row("started, each", kept["started"][1:], peer=(title, kept[name][1:])))
-    figures = kept["processor"][1:]
+        found.add(
+            row(
+                "started, each",
+                kept["started"][-sizes.many_rounds :],
+                peer=(title, kept[name][-sizes.many_rounds :]),
+            )
+        )
+    figures = kept["processor"][-sizes.many_rounds :]
     found.add(Row(what="on the processor while all sleep", unit=TIMES, figure=max(figures)))
 
 
@@ -131,7 +137,7 @@ def _ask(found: Section, place: Place, sizes: Sizes) -> None:
     peer = (f"`xargs -P {_AT_ONCE}`", turns["xargs"])
     found.add(
         row(f"{many:,} runs with an agent each, {_AT_ONCE} at once", turns["llc"], peer=peer),
-        row("memory of one of them", kept[1:], BYTES),
+        row("memory of one of them", kept[-sizes.many_rounds :], BYTES),
     )
 
 

@@ -14,10 +14,14 @@ Contestant = Callable[[], float]
 
 
 def take_turns(contestants: Mapping[str, Contestant], rounds: int) -> dict[str, list[float]]:
-    """What each contestant cost in each round; a first round warms up and is not counted."""
+    """The cost of each contestant in each round, after a round that warms up and is not counted.
+
+    A single round only shows that everything works, and needs no warm-up.
+    """
     names = list(contestants)
-    for name in names:
-        contestants[name]()
+    if rounds > 1:
+        for name in names:
+            contestants[name]()
     found: dict[str, list[float]] = {name: [] for name in names}
     for number in range(rounds):
         start = number % len(names)

@@ -8,6 +8,7 @@ import sys
 import zlib
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 from measure import take_turns
 from place import ROOT, Place
@@ -24,8 +25,6 @@ states:
   done: {terminal: true}
 """
 _KIB = 1024
-# Positions that are shown one after the other.
-_MOVES = 100
 _SCRUB = """(async () => {
   const from = performance.now();
   for (let move = 0; move < %d; move += 1) {
@@ -51,12 +50,13 @@ def section(place: Place, sizes: Sizes) -> Section:
             " the first step, and from one position to another, arbitrary one."
         ),
     )
-    for effects in sizes.report_effects:
-        _measure(found, place.fresh(str(effects)), effects, sizes.report_rounds)
+    pages = [_measure(found, place.fresh(str(n)), n, sizes.report_rounds) for n in sizes.report_effects]
+    _in_browser(found, pages, sizes)
     return found
 
 
-def _measure(found: Section, place: Place, effects: int, rounds: int) -> None:
+def _measure(found: Section, place: Place, effects: int, rounds: int) -> Path:
+    """Measure a report; return its page."""
     place.write_loop("long", _LOOP)
     results = [
         {"exit_code": 1, "output": f"src/a.py:{n}: error: name x{n * 7 % 1000} is not defined\n"}
@@ -79,10 +79,10 @@ def _measure(found: Section, place: Place, effects: int, rounds: int) -> None:
     found.add(row(f"its page, {effects:,} effects", [float(size)], BYTES))
     less = [float(size - compressed)]
     found.add(row("without the compressed journal", less, BYTES, aim=150 * _KIB, aim_is_absolute=True))
-    _in_browser(found, Path(page), effects, rounds)
+    return Path(page)
 
 
-def _in_browser(found: Section, page: Path, effects: int, rounds: int) -> None:
+def _in_browser(found: Section, pages: list[Path], sizes: Sizes) -> None:
     sys.path.append(os.path.join(ROOT, "tests"))
     from browser import Browser, browser_program
 
@@ -92,17 +92,23 @@ def _in_browser(found: Section, page: Path, effects: int, rounds: int) -> None:
     browser = Browser()
     try:
         browser.resize(1280)
-
-        def load() -> float:
-            begun = perf_counter()
-            browser.open(page)
-            return perf_counter() - begun
-
-        def scrub() -> float:
-            return float(browser.evaluate(_SCRUB % (_MOVES, _MOVES)))
-
-        turns = take_turns({"load": load, "scrub": scrub}, rounds)
+        for page, effects in zip(pages, sizes.report_effects, strict=True):
+            _open(found, browser, page, effects, sizes)
     finally:
         browser.close()
+
+
+def _open(found: Section, browser: Any, page: Path, effects: int, sizes: Sizes) -> None:
+    moves = sizes.report_moves
+
+    def load() -> float:
+        begun = perf_counter()
+        browser.open(page)
+        return perf_counter() - begun
+
+    def scrub() -> float:
+        return float(browser.evaluate(_SCRUB % (moves, moves)))
+
+    turns = take_turns({"load": load, "scrub": scrub}, sizes.report_rounds)
     found.add(row(f"opening it, {effects:,} effects", turns["load"], aim=1.0, aim_is_absolute=True))
     found.add(row(f"showing another position, {effects:,} effects", turns["scrub"]))

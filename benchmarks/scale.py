@@ -68,7 +68,11 @@ def _compile(found: Section, place: Place, sizes: Sizes) -> None:
             aim=2,
             aim_is_absolute=True,
         ),
-        row("its processor time", on_cpu[large][1:], peer=(peer, on_cpu[small][1:])),
+        row(
+            "its processor time",
+            on_cpu[large][-sizes.compile_rounds :],
+            peer=(peer, on_cpu[small][-sizes.compile_rounds :]),
+        ),
     )
     phases = [place.answer("compile_phases.py", large) for _ in range(sizes.compile_rounds)]
     found.add(*(row(f"phase: {name}", [taken[name] for taken in phases]) for name in phases[0]))

@@ -37,6 +37,7 @@ class Sizes:
     graph_rounds: int = 5
     report_effects: tuple[int, int] = (100, 10_000)
     report_rounds: int = 3
+    report_moves: int = 100
     page_runs: int = 1_000
     page_viewers: int = 50
     page_events: int = 100
@@ -66,6 +67,8 @@ class Sizes:
     cluster_rounds: int = 15
     cluster_kills: int = 20
     cluster_runs: int = 300
+    cluster_workers: int = 3
+    cluster_idle_seconds: float = 10
     cluster_parked: int = 10_000
     cluster_outages: tuple[float, ...] = (1, 10, 60)
 
@@ -100,6 +103,7 @@ TINY = Sizes(
     graph_rounds=1,
     report_effects=(4, 20),
     report_rounds=1,
+    report_moves=2,
     page_runs=3,
     page_viewers=2,
     page_events=2,
@@ -128,6 +132,8 @@ TINY = Sizes(
     cluster_rounds=1,
     cluster_kills=1,
     cluster_runs=10,
+    cluster_workers=1,
+    cluster_idle_seconds=1,
     cluster_parked=20,
     cluster_outages=(1,),
 )

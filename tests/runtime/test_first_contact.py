@@ -23,6 +23,8 @@ import pytest
 from .agent_homes import environment_of
 from .model_server import ModelServer, Say, Shell
 
+# opencode takes seconds of processor time for a start.
+IS_LARGE = bool(os.environ.get("LLC_AGENTS"))
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("ir", "frontend", "vm", "runtime", "stdlib")
 LOOP = "name: two\ninitial: a\nstates:\n  a: {action: 'true', next: done}\n  done: {terminal: true}\n"
@@ -167,7 +169,7 @@ def test_a_stock_agent_repairs_a_real_package(
     assert created.returncode == 0, created.stderr
     loop = project.path / ".loops" / "tests.yaml"
     created_loop = loop.read_text()
-    for agent in ("claude", "opencode", "codex"):
+    for agent in ("claude", "opencode", "codex") if IS_LARGE else ("claude", "codex"):
         if agent != "claude":
             assert call("git", "checkout", "-q", "--", ".").returncode == 0
             # Codex states no cost, and the budget of the loop needs one: the price of its model.

@@ -431,27 +431,37 @@ states:
 """
 
 
-@pytest.mark.parametrize(
-    ("action", "params", "end", "shown"),
-    [
-        ("t/add", '{x: "${captured.said.output}", y: 2}', "done", '{"result": 42} success'),
-        (
-            '"${context.server}/greet"',
-            '{name: "it\'s; $(x)"}',
-            "done",
-            '{"result": "Hello, it\'s; $(x)!"} success',
-        ),
-        ("t/fail", "{message: so}", "failed", "Error executing tool fail"),
-        ("t/crash", "{}", "failed", "out of cheese"),
-        ("nowhere/add", "{x: 1}", "absent", ""),
-    ],
-)
-def test_a_state_calls_a_tool(action: str, params: str, end: str, shown: str, project: Path) -> None:
+CALLS = """\
+name: x
+initial: a
+context: {server: t}
+states:
+  a: {action: echo 40, capture: said, next: add}
+  add: {action_type: mcp_tool, action: t/add, params: {x: "${captured.said.output}", y: 2}, capture: got,
+        route: {success: added}}
+  added: {action: "echo ${captured.got.output} ${result.verdict} >>shown", next: greet}
+  greet: {action_type: mcp_tool, action: "${context.server}/greet", params: {name: "it's; $(x)"},
+          capture: got, route: {success: greeted}}
+  greeted: {action: "echo ${captured.got.output} ${result.verdict} >>shown", next: fail}
+  fail: {action_type: mcp_tool, action: t/fail, params: {message: so}, capture: got,
+         route: {tool_error: failed}}
+  failed: {action: "echo ${captured.got.stderr} >>shown", next: crash}
+  crash: {action_type: mcp_tool, action: t/crash, params: {}, capture: got, route: {tool_error: crashed}}
+  crashed: {action: "echo ${captured.got.stderr} >>shown", next: nowhere}
+  nowhere: {action_type: mcp_tool, action: nowhere/add, params: {x: 1}, route: {not_found: absent}}
+  absent: {terminal: true}
+"""
+
+
+def test_a_state_calls_a_tool(project: Path) -> None:
     """With values of the run; the end of the call is the verdict, the value of the tool its output."""
-    Path(".loops/x.yaml").write_text(STATE.format(action=action, params=params))
-    outcome = llc.run("x")
-    assert outcome.final_state == end
-    assert shown in (Path("shown").read_text() if shown else "")
+    Path(".loops/x.yaml").write_text(CALLS)
+    assert llc.run("x").final_state == "absent"
+    added, greeted, *errors = Path("shown").read_text().splitlines()
+    assert added == '{"result": 42} success'
+    assert greeted == '{"result": "Hello, it\'s; $(x)!"} success'
+    assert "Error executing tool fail" in errors[0]
+    assert "out of cheese" in "\n".join(errors[1:])
 
 
 def test_a_state_waits_for_a_tool_as_long_as_it_may(project: Path) -> None:
