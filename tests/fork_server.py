@@ -18,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import IO, Any
 
@@ -99,6 +100,25 @@ class ForkServer:
             socket.send_fds(self._control, [json.dumps(request).encode()], handles)
         return Process(["llc", *words], channel)
 
+    def run(self, *words: str, limit_s: float = 120) -> subprocess.CompletedProcess[str]:
+        """Run `python -m llc WORDS` in the current folder to its end."""
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+            process = self.start(list(words), Path.cwd(), out, errors)
+            try:
+                code = process.wait(limit_s)
+            finally:
+                process.kill()
+            for stream in (out, errors):
+                stream.seek(0)
+            return subprocess.CompletedProcess(process.args, code, out.read(), errors.read())
+
+
+@functools.cache
+def programs() -> ForkServer:
+    """The server of `llc run`, `llc resume` and subcommands that inspect a run."""
+    parts = ("cli.dispatch", "launch.run", "launch.resume", "inspection.stop", "inspection.status")
+    return ForkServer(tuple(f"llc.runtime.{part}" for part in parts))
+
 
 @functools.cache
 def workers() -> ForkServer:
@@ -150,6 +170,9 @@ def _watch(request: dict[str, Any], handles: list[int]) -> None:
     for number, handle in enumerate(handles[1:], 1):
         os.dup2(handle, number)
         os.close(handle)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import fork_server
 import pexpect
 import pytest
 import terminals
@@ -59,6 +60,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def llc(*words: str, **given: Any) -> subprocess.CompletedProcess[str]:
     """llc as a process of its own, that ends."""
+    if not given:
+        return fork_server.programs().run(*words)
     given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **given}
     command = [sys.executable, "-m", "llc", *words]
     return subprocess.run(command, text=True, check=False, timeout=60, **given)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import fork_server
 import pytest
 from keepers import keeper_of, kill_with_keeper, wait_suspended
 
@@ -58,7 +59,8 @@ def write(project: Path, command: str = WAITS, options: str = "on_unknown: fail"
 
 
 def llc(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*LLC, *words], capture_output=True, text=True, check=False, timeout=120)
+    """llc in a process of its own."""
+    return fork_server.programs().run(*words)
 
 
 def begin(*words: str) -> subprocess.Popen[str]:

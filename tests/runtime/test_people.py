@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import fork_server
 import pytest
 import terminals
 from keepers import wait_suspended
@@ -61,6 +62,8 @@ def flow(project: Path, text: str) -> None:
 
 
 def llc_(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    if not more:
+        return fork_server.programs().run(*words)
     return subprocess.run(
         [sys.executable, "-m", "llc", *words],
         capture_output=True,
