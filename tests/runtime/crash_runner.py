@@ -1,16 +1,16 @@
-"""Job server of the crash tests: runs llc in fresh processes that crash: `python crash_runner.py`.
+"""Job server of the crash tests: runs llc in new processes that crash: `python crash_runner.py`.
 
 Reads jobs as lines of JSON and answers each with `{"code": …}`. A job is a process forked from this one,
-which has imported llc and whatever the jobs before it imported, so that hundreds of them take seconds.
+which has imported llc and all modules that earlier jobs imported, so that hundreds of jobs take seconds.
 
-    cwd, words      where, and the command line without `llc`
-    fault           what happens at the write of number `at` to a file of a run: `before`, `torn`, `after`
-                    (killed there), `enospc`, `eio` (half of it is written, from then on no write works),
-                    `sync` (that sync fails), `sigint`, `sigterm` (it gets that signal), `short` (each write
-                    takes only half of what it is given)
-    database        the URL of the database that has the runs; its writes are counted too
-    checkpoints     how many bytes of journal stand between two checkpoints at least
-    kill_after      killed after so many seconds
+    cwd, words      working directory, and the command line without `llc`
+    fault           fault at write number `at` to a file of a run: `before`, `torn`, `after` (killed there),
+                    `enospc`, `eio` (half of it is written, all later writes fail), `sync` (that sync fails),
+                    `sigint`, `sigterm` (the process gets that signal), `short` (every write takes only half
+                    of its data)
+    database        URL of the database that has the runs; its writes are counted too
+    checkpoints     least number of journal bytes between two checkpoints
+    kill_after      the process is killed after this number of seconds
     with_keeper     whether the keeper of its actions is killed too
 """
 
@@ -48,8 +48,8 @@ RUNNING = "/.loops/.running/"
 kills_keeper = False
 
 
-class Accident:
-    """Stands in for the system's write and sync."""
+class FaultInjector:
+    """Replacement for the system's write and sync that causes a fault."""
 
     def __init__(self, fault: str, at: int) -> None:
         self.fault = fault
@@ -57,10 +57,10 @@ class Accident:
         self.count = 0
         self.is_broken = False
         self.write = os.write
-        files.write = self.written
-        files.fdatasync = self.synced
+        files.write = self.write_with_fault
+        files.fdatasync = self.sync_with_fault
 
-    def written(self, fd: int, data: Any) -> int:
+    def write_with_fault(self, fd: int, data: Any) -> int:
         if self.fault == "sync" or RUNNING not in os.readlink(f"/proc/self/fd/{fd}"):
             return self.write(fd, data)
         self.count += 1
@@ -81,22 +81,22 @@ class Accident:
                 if not self.is_broken:
                     self.is_broken = True
                     return self.write(fd, data[: len(data) // 2])
-                raise OSError(getattr(errno, self.fault.upper()), "as if")
+                raise OSError(getattr(errno, self.fault.upper()), "simulated")
             case "sigint" | "sigterm":
                 os.kill(os.getpid(), getattr(signal, self.fault.upper()))
         return self.write(fd, data)
 
-    def synced(self, fd: int) -> None:
-        """Nothing here outlives the machine, so nothing is synced for real."""
+    def sync_with_fault(self, fd: int) -> None:
+        """Count the sync, without syncing: no test needs data to survive the machine."""
         if self.fault == "sync":
             self.count += 1
             if self.count == self.at:
-                raise OSError(errno.EIO, "as if")
+                raise OSError(errno.EIO, "simulated")
 
     def wrap(self, write: Any) -> Any:
-        """A write to the database with the accident; there are no torn ones."""
+        """Return a write to the database that causes the fault; a torn write is a crash before it."""
 
-        def written(run: Any, *arguments: Any) -> Any:
+        def write_with_fault(run: Any, *arguments: Any) -> Any:
             self.count += 1
             if self.fault == "short" or (self.count != self.at and not self.is_broken):
                 return write(run, *arguments)
@@ -108,20 +108,20 @@ class Accident:
                     die()
                 case "enospc" | "eio" | "sync":
                     self.is_broken = self.fault != "sync"
-                    raise JournalError("the database refuses it, as if")
+                    raise JournalError("the database refuses it (simulated)")
                 case "sigint" | "sigterm":
                     os.kill(os.getpid(), getattr(signal, self.fault.upper()))
             return write(run, *arguments)
 
-        return written
+        return write_with_fault
 
 
-def use_database(url: str, project: str, accident: Accident) -> Any:
-    """Let this process keep its runs in a database; its store."""
+def use_database(url: str, project: str, injector: FaultInjector) -> Any:
+    """Store the runs of this process in a database; return the store."""
     store = open_store(Address.parse(url), project=project)
     Command.store, Command.find = store, store.find_unfinished
     for name in ("append", "put"):
-        setattr(DatabaseRun, name, accident.wrap(getattr(DatabaseRun, name)))
+        setattr(DatabaseRun, name, injector.wrap(getattr(DatabaseRun, name)))
     return store
 
 
@@ -144,20 +144,20 @@ def child(job: dict[str, Any]) -> None:
     sys.argv = ["llc", *job["words"]]
     if "checkpoints" in job:
         checkpoints.SPACE, checkpoints.SHARE = job["checkpoints"], 0
-    accident = Accident(job.get("fault", ""), job.get("at", 0))
-    store = use_database(job["database"], job["cwd"], accident) if "database" in job else None
+    injector = FaultInjector(job.get("fault", ""), job.get("at", 0))
+    store = use_database(job["database"], job["cwd"], injector) if "database" in job else None
     code = entry.main()
     if store is not None:
         store.close()
-    report = {"writes": accident.count, "modules": sorted(set(sys.modules) - imported)}
-    accident.write(job["told"], json.dumps(report).encode())
+    report = {"writes": injector.count, "modules": sorted(set(sys.modules) - imported)}
+    injector.write(job["report_fd"], json.dumps(report).encode())
     os._exit(code)
 
 
 def main() -> None:
     for line in sys.stdin:
         job = json.loads(line)
-        read, job["told"] = os.pipe()
+        read, job["report_fd"] = os.pipe()
         pid = os.fork()
         if pid == 0:
             try:
@@ -168,11 +168,11 @@ def main() -> None:
             time.sleep(job["kill_after"])
             os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
-        os.close(job["told"])
-        with os.fdopen(read) as told:
-            report = json.loads(told.read() or "{}")
+        os.close(job["report_fd"])
+        with os.fdopen(read) as report_pipe:
+            report = json.loads(report_pipe.read() or "{}")
         for name in report.get("modules", ()):
-            with contextlib.suppress(ImportError):  # those that an extension module makes
+            with contextlib.suppress(ImportError):  # submodules that an extension module creates
                 importlib.import_module(name)
         answer = {"code": os.waitstatus_to_exitcode(status), "writes": report.get("writes", 0)}
         print(json.dumps(answer), flush=True)

@@ -1,8 +1,8 @@
-"""An MCP server that speaks the protocol by hand, as badly as it is told: `python mcp_by_hand_server.py`.
+"""An MCP server that writes protocol messages itself, also invalid ones: `python mcp_by_hand_server.py`.
 
-Its tools: `say` writes the text it is given, ID being the request's id; `flood` answers with 2 MB; `hang`
-reads nothing any more; `die` ends. The file `offers`, if there is one, has what it offers. It waits DELAY
-seconds before it listens.
+Its tools: `say` writes the given text, with ID replaced by the id of the request; `flood` answers with 2 MB;
+`hang` stops reading; `die` ends the process. The file `offers`, if it exists, replaces the list of tools. The
+server waits DELAY seconds before it reads its input.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ with open("pids", "a", encoding="ascii") as file:
     file.write(f"{os.getpid()}\n")
 time.sleep(float(os.environ.get("DELAY", "0")))
 for line in sys.stdin:
-    asked = json.loads(line)
-    if "id" not in asked:
+    request = json.loads(line)
+    if "id" not in request:
         continue
     result: object = {}
-    if asked["method"] == "initialize":
-        version = asked["params"]["protocolVersion"]
-        about = {"name": "by hand", "version": "1"}
-        result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}
-    elif asked["method"] == "tools/list":
+    if request["method"] == "initialize":
+        version = request["params"]["protocolVersion"]
+        server_info = {"name": "by hand", "version": "1"}
+        result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": server_info}
+    elif request["method"] == "tools/list":
         result = {"tools": TOOLS}
         if os.path.exists("offers"):
             with open("offers", encoding="utf-8") as file:
                 result = json.load(file)
-    elif asked["method"] == "tools/call":
-        name, given = asked["params"]["name"], asked["params"].get("arguments") or {}
+    elif request["method"] == "tools/call":
+        name, arguments = request["params"]["name"], request["params"].get("arguments") or {}
         if name == "die":
             sys.stderr.write("a" * 200_000 + "\nlast words\n")
             sys.exit(3)
         if name == "hang":
             time.sleep(600)
         if name == "say":
-            write(given.get("text", "").replace("ID", json.dumps(asked["id"])))
+            write(arguments.get("text", "").replace("ID", json.dumps(request["id"])))
             continue
         result = {"content": [{"type": "text", "text": "x" * (2 << 20)}]}
-    write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
+    write(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}))

@@ -1,4 +1,4 @@
-"""A real MCP server over stdio, for tests: `python mcp_tools_server.py [FILE]`; notes its pid in FILE."""
+"""A real MCP server over stdio, for tests: `python mcp_tools_server.py [FILE]`; writes its pid to FILE."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""A server that speaks the Messages API on the loopback device, for tests with the real client.
+"""A server of the Messages API on the loopback interface, for tests with the real client.
 
     with MessagesServer() as server:
         server.then(verdict("success", 0.9), status(429, retry_after=0.1), ...)
         ... ANTHROPIC_BASE_URL=server.url ...
 
-Each request takes the next answer; the last one answers for ever. `server.requests` has the bodies,
-`server.headers` the headers of what came. In a test: the fixture `messages_server`, which also sets
-the environment.
+Each request takes the next answer; the last one answers all further requests. `server.requests` has the
+bodies of the requests, `server.headers` their headers. Tests use the fixture `messages_server`, which also
+sets the environment.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def message(
     tokens: tuple[int, int] = (120, 30),
     cached: dict[str, int] | None = None,
 ) -> Answer:
-    """A message of the API with the given content blocks; streamed where that was asked for."""
+    """A message of the API with the given content blocks; streamed if the request asks for a stream."""
 
     def answer(handler: _Handler, request: dict[str, Any]) -> None:
-        whole = {
+        complete_message = {
             "id": "msg_1",
             "type": "message",
             "role": "assistant",
@@ -43,9 +43,9 @@ def message(
             "usage": {"input_tokens": tokens[0], "output_tokens": tokens[1], **(cached or {})},
         }
         if request.get("stream"):
-            handler.send(200, b"".join(map(event, events(whole))), EVENT_STREAM)
+            handler.send(200, b"".join(map(event, events(complete_message))), EVENT_STREAM)
         else:
-            handler.send_json(200, whole)
+            handler.send_json(200, complete_message)
 
     return answer
 
@@ -54,15 +54,20 @@ EVENT_STREAM = {"content-type": "text/event-stream"}
 
 
 def event(data: dict[str, Any]) -> bytes:
-    """One event of a stream."""
+    """One server-sent event."""
     return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n".encode()
 
 
-def events(whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A message as the events in which it streams: texts and inputs in pieces of 40 characters."""
-    begun = {**whole, "content": [], "stop_reason": None, "usage": {**whole["usage"], "output_tokens": 1}}
-    yield {"type": "message_start", "message": begun}
-    for index, block in enumerate(whole["content"]):
+def events(complete_message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The events of a streamed message: texts and inputs in chunks of 40 characters."""
+    first = {
+        **complete_message,
+        "content": [],
+        "stop_reason": None,
+        "usage": {**complete_message["usage"], "output_tokens": 1},
+    }
+    yield {"type": "message_start", "message": first}
+    for index, block in enumerate(complete_message["content"]):
         if block["type"] == "tool_use":
             name, key, text = "input_json_delta", "partial_json", json.dumps(block["input"])
             empty = {**block, "input": {}}
@@ -71,15 +76,15 @@ def events(whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
             empty = {**block, "text": ""}
         yield {"type": "content_block_start", "index": index, "content_block": empty}
         size = 40 if len(text) < 1 << 16 else 1 << 16
-        for at in range(0, len(text), size):
-            delta = {"type": name, key: text[at : at + size]}
+        for offset in range(0, len(text), size):
+            delta = {"type": name, key: text[offset : offset + size]}
             yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
-    written = {"output_tokens": whole["usage"]["output_tokens"]}
+    output_usage = {"output_tokens": complete_message["usage"]["output_tokens"]}
     yield {
         "type": "message_delta",
-        "delta": {"stop_reason": whole["stop_reason"], "stop_sequence": None},
-        "usage": written,
+        "delta": {"stop_reason": complete_message["stop_reason"], "stop_sequence": None},
+        "usage": output_usage,
     }
     yield {"type": "message_stop"}
 
@@ -95,18 +100,18 @@ def tool(
 def verdict(
     verdict: str, confidence: float = 0.9, reason: str = "because", *, tokens: tuple[int, int] = (120, 30)
 ) -> Answer:
-    """A reply by the seed's default schema."""
+    """A reply with the seed's default schema."""
     return tool({"verdict": verdict, "confidence": confidence, "reason": reason}, tokens=tokens)
 
 
-def text(words: str, *, stop_reason: str = "end_turn", **about: Any) -> Answer:
-    """Words instead of a tool call."""
-    return message([{"type": "text", "text": words}], stop_reason=stop_reason, **about)
+def text(words: str, *, stop_reason: str = "end_turn", **options: Any) -> Answer:
+    """Text instead of a tool call."""
+    return message([{"type": "text", "text": words}], stop_reason=stop_reason, **options)
 
 
-def result(data: Any, **about: Any) -> Answer:
-    """What a task with a schema gives."""
-    return tool(data, name="answer", **about)
+def result(data: Any, **options: Any) -> Answer:
+    """The reply to a task with a schema."""
+    return tool(data, name="answer", **options)
 
 
 def status(code: int, words: str = "", *, retry_after: float | None = None) -> Answer:
@@ -122,7 +127,7 @@ def status(code: int, words: str = "", *, retry_after: float | None = None) -> A
 
 
 def refuse_forced(otherwise: Answer) -> Answer:
-    """What a model does that cannot be forced to use a tool: 400 where it is, else `otherwise`."""
+    """A model that cannot be forced to use a tool: status 400 if it is forced, else `otherwise`."""
 
     def answer(handler: _Handler, request: dict[str, Any]) -> None:
         if request["tool_choice"]["type"] == "tool":
@@ -146,7 +151,7 @@ def half(answer: Answer) -> Answer:
     """The first half of an answer's body, then the connection ends."""
 
     def halved(handler: _Handler, request: dict[str, Any]) -> None:
-        handler.cut = True
+        handler.is_cut = True
         answer(handler, request)
 
     return halved
@@ -156,7 +161,7 @@ def drop() -> Answer:
     """No answer: the connection is reset."""
 
     def answer(handler: _Handler, request: dict[str, Any]) -> None:
-        # Linger of zero makes close() send RST.
+        # A linger time of zero makes close() send RST.
         handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         handler.close_connection = True
         handler.connection.close()
@@ -165,7 +170,7 @@ def drop() -> Answer:
 
 
 def drip(seconds: float = 0.02) -> Answer:
-    """A body that comes byte by byte and never ends, so that no single read takes long."""
+    """A body that arrives byte by byte and never ends, so that no single read takes long."""
 
     def answer(handler: _Handler, request: dict[str, Any]) -> None:
         handler.send_response(200)
@@ -180,7 +185,7 @@ def drip(seconds: float = 0.02) -> Answer:
 
 
 def stall() -> Answer:
-    """Nothing at all."""
+    """No answer at all, while the connection stays open."""
 
     def answer(handler: _Handler, request: dict[str, Any]) -> None:
         handler.server.stopping.wait(60)
@@ -189,7 +194,7 @@ def stall() -> Answer:
 
 
 class MessagesServer(ThreadingHTTPServer):
-    """Listens on a free port from `with` on."""
+    """Listens on a free port inside `with`."""
 
     daemon_threads = True
 
@@ -206,7 +211,7 @@ class MessagesServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def then(self, *answers: Answer) -> None:
-        """Answer the next requests like this."""
+        """Set the answers to the next requests."""
         self.answers += answers
 
     def take(self, headers: dict[str, str], request: dict[str, Any]) -> Answer:
@@ -216,7 +221,7 @@ class MessagesServer(ThreadingHTTPServer):
             return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away in the middle is what some tests are about."""
+        """Ignore clients that disconnect; some tests do that on purpose."""
 
     def __enter__(self) -> MessagesServer:
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
@@ -233,7 +238,7 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     server: MessagesServer
     PATH = "/v1/messages"
-    cut = False
+    is_cut = False
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -252,10 +257,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("content-length", str(len(data)))
         self.end_headers()
-        if self.cut:
+        if self.is_cut:
             self.close_connection = True
             data = data[: len(data) // 2]
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Tests look at `requests`, not at standard error."""
+        """Print nothing; tests read `requests`."""

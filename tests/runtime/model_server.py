@@ -1,11 +1,11 @@
-"""A server that speaks the model APIs of four agents on the loopback device.
+"""A server of the model APIs of four agents on the loopback interface.
 
     with ModelServer() as server:
         server.then(Shell("touch fixed"), Say("Done."))
 
-Each model request takes the next step, whatever its API: Messages, Responses, chat completions or Gemini;
-the last step answers for ever. `server.requests` has the bodies. Small requests of an agent for itself
-(a title, a router) offer no tools, and are answered without taking a step.
+Each model request takes the next step in any API: Messages, Responses, chat completions or Gemini; the last
+step answers all further requests. `server.requests` has the bodies. Internal requests of an agent (for a
+title or for routing) offer no tools and are answered without taking a step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 
 class Say(NamedTuple):
-    """The model answers with words."""
+    """The model answers with text."""
 
     text: str
 
@@ -38,7 +38,7 @@ class Write(NamedTuple):
 
 
 class Fail(NamedTuple):
-    """The API refuses: an HTTP status."""
+    """The API refuses the request with an HTTP status."""
 
     status: int
     message: str = ""
@@ -46,10 +46,10 @@ class Fail(NamedTuple):
 
 
 class Hang(NamedTuple):
-    """Nothing comes."""
+    """The API does not answer."""
 
 
-# Ids of messages and tool uses: an agent takes two of one id for one.
+# Ids of messages and tool uses; an agent treats two uses with the same id as one.
 _IDS = itertools.count(1)
 Step = Say | Shell | Write | Fail | Hang
 _SHELLS = ("Bash", "bash", "exec_command", "shell_command", "shell", "run_shell_command")
@@ -57,7 +57,7 @@ _WRITERS = ("Write", "write", "write_file")
 
 
 class ModelServer(ThreadingHTTPServer):
-    """Listens on a free port from `with` on."""
+    """Listens on a free port inside `with`."""
 
     daemon_threads = True
 
@@ -73,7 +73,7 @@ class ModelServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def then(self, *steps: Step) -> None:
-        """Answer the next model requests like this."""
+        """Set the steps for the next model requests."""
         self._steps += steps
 
     def take(self, request: dict[str, Any]) -> Step:
@@ -82,7 +82,7 @@ class ModelServer(ThreadingHTTPServer):
             return self._steps.pop(0) if len(self._steps) > 1 else self._steps[0]
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """An agent that goes away in the middle is what some tests are about."""
+        """Ignore agents that disconnect; some tests do that on purpose."""
 
     def __enter__(self) -> ModelServer:
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
@@ -95,16 +95,16 @@ class ModelServer(ThreadingHTTPServer):
 
 
 def tool_names(request: dict[str, Any]) -> list[str]:
-    """The tools that a request offers, whatever its API."""
-    found: list[str] = []
+    """Names of the tools that a request offers, in any API."""
+    names: list[str] = []
     for tool in request.get("tools") or ():
         entries = tool.get("functionDeclarations") or [tool.get("function") or tool]
-        found += [entry.get("name") or entry.get("type", "") for entry in entries]
-    return found
+        names += [entry.get("name") or entry.get("type", "") for entry in entries]
+    return names
 
 
 def call_of(step: Step, names: list[str]) -> tuple[str, Any] | None:
-    """The tool and its arguments that a step is for an agent with these tools."""
+    """The tool and the arguments of a step, for an agent with these tools."""
     if isinstance(step, Shell):
         name = next(name for name in _SHELLS if name in names)
         if name == "exec_command":
@@ -113,9 +113,9 @@ def call_of(step: Step, names: list[str]) -> tuple[str, Any] | None:
             return name, {"command": ["bash", "-c", step.command]}
         return name, {"command": step.command, "description": "as asked"}
     if isinstance(step, Write):
-        found = next((name for name in _WRITERS if name in names), None)
-        if found is not None:
-            return found, {"filePath" if found == "write" else "file_path": step.path, "content": step.text}
+        writer = next((name for name in _WRITERS if name in names), None)
+        if writer is not None:
+            return writer, {"filePath" if writer == "write" else "file_path": step.path, "content": step.text}
         patch = f"*** Begin Patch\n*** Add File: {step.path}\n+{step.text}\n*** End Patch\n"
         return "apply_patch", patch
     return None
@@ -137,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, b"{}", "application/json")
             return
         names = tool_names(request)
-        # Without tools it is the agent's own request.
+        # A request without tools is an internal request of the agent.
         step = self.server.take(request) if names else Say("{}")
         if isinstance(step, Hang):
             self.server.stopping.wait(60)
@@ -167,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Tests look at `requests`, not at standard error."""
+        """Print nothing; tests read `requests`."""
 
 
 _ERRORS = {401: "authentication_error", 429: "rate_limit_error", 529: "overloaded_error"}
@@ -189,37 +189,37 @@ def _messages(model: str, text: str, call: Call, is_stream: bool) -> Iterator[di
     if call is not None:
         blocks.append({"type": "tool_use", "id": f"toolu_{next(_IDS)}", "name": call[0], "input": call[1]})
     used = {"input_tokens": 1200, "cache_read_input_tokens": 300, "output_tokens": 40}
-    whole = {
+    complete_message = {
         "id": f"msg_{next(_IDS)}", "type": "message", "role": "assistant", "model": model, "content": blocks,
         "stop_reason": "end_turn" if call is None else "tool_use", "stop_sequence": None, "usage": used,
     }  # fmt: skip
     if is_stream:
-        yield {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None}}
+        yield {"type": "message_start", "message": {**complete_message, "content": [], "stop_reason": None}}
         for index, block in enumerate(blocks):
             key = "text" if block["type"] == "text" else "input"
-            said = block[key] if key == "text" else json.dumps(block[key])
+            content = block[key] if key == "text" else json.dumps(block[key])
             kind, field = ("text_delta", "text") if key == "text" else ("input_json_delta", "partial_json")
             empty = {**block, key: "" if key == "text" else {}}
             yield {"type": "content_block_start", "index": index, "content_block": empty}
-            yield {"type": "content_block_delta", "index": index, "delta": {"type": kind, field: said}}
+            yield {"type": "content_block_delta", "index": index, "delta": {"type": kind, field: content}}
             yield {"type": "content_block_stop", "index": index}
-        why = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
-        yield {"type": "message_delta", "delta": why, "usage": used}
+        stop = {"stop_reason": complete_message["stop_reason"], "stop_sequence": None}
+        yield {"type": "message_delta", "delta": stop, "usage": used}
         yield {"type": "message_stop"}
     else:
-        yield whole
+        yield complete_message
 
 
 def _responses(model: str, text: str, call: Call, is_stream: bool) -> Iterator[dict[str, Any]]:
     """The Responses API: 1,500 tokens in, 300 of them from the cache, 40 out."""
-    said = {"type": "output_text", "text": text, "annotations": []}
+    output_text = {"type": "output_text", "text": text, "annotations": []}
     items: list[dict[str, Any]] = [
         {
             "type": "message",
             "id": f"msg_{next(_IDS)}",
             "role": "assistant",
             "status": "completed",
-            "content": [said],
+            "content": [output_text],
         }
     ]
     if call is not None and isinstance(call[1], str):
@@ -247,7 +247,7 @@ def _responses(model: str, text: str, call: Call, is_stream: bool) -> Iterator[d
         "input_tokens": 1500, "input_tokens_details": {"cached_tokens": 300}, "output_tokens": 40,
         "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 1540,
     }  # fmt: skip
-    whole = {
+    response = {
         "id": f"resp_{next(_IDS)}",
         "object": "response",
         "status": "completed",
@@ -257,12 +257,12 @@ def _responses(model: str, text: str, call: Call, is_stream: bool) -> Iterator[d
     }
     yield {
         "type": "response.created",
-        "response": {**whole, "status": "in_progress", "output": [], "usage": None},
+        "response": {**response, "status": "in_progress", "output": [], "usage": None},
     }
     for index, item in enumerate(items):
         yield {"type": "response.output_item.added", "output_index": index, "item": item}
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
-    yield {"type": "response.completed", "response": whole}
+    yield {"type": "response.completed", "response": response}
 
 
 def _chat(model: str, text: str, call: Call, is_stream: bool) -> Iterator[dict[str, Any] | str]:
@@ -276,11 +276,11 @@ def _chat(model: str, text: str, call: Call, is_stream: bool) -> Iterator[dict[s
     if call is not None:
         function = {"name": call[0], "arguments": json.dumps(call[1])}
         calls = [{"index": 0, "id": f"call_{next(_IDS)}", "type": "function", "function": function}]
-    why = "tool_calls" if calls else "stop"
+    finish_reason = "tool_calls" if calls else "stop"
     if is_stream:
         first = {"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})}
         yield {**base, "choices": [{"index": 0, "delta": first, "finish_reason": None}]}
-        yield {**base, "choices": [{"index": 0, "delta": {}, "finish_reason": why}]}
+        yield {**base, "choices": [{"index": 0, "delta": {}, "finish_reason": finish_reason}]}
         yield {**base, "choices": [], "usage": usage}
         yield "[DONE]"
     else:
@@ -288,7 +288,7 @@ def _chat(model: str, text: str, call: Call, is_stream: bool) -> Iterator[dict[s
         yield {
             **base,
             "object": "chat.completion",
-            "choices": [{"index": 0, "message": answer, "finish_reason": why}],
+            "choices": [{"index": 0, "message": answer, "finish_reason": finish_reason}],
             "usage": usage,
         }
 

@@ -1,7 +1,7 @@
-"""A server that speaks OpenAI's chat completions on the loopback device, for tests with the real client.
+"""A server of OpenAI's chat completions on the loopback interface, for tests with the real client.
 
-Used as `messages_server` is; its answers are functions of the same kind, and those of that module that
-are about connections (`half`, `drop`, `drip`, `stall`, `body`) serve here too.
+It is used like `messages_server`; the answers of that module that concern the connection (`half`, `drop`,
+`drip`, `stall`, `body`) work here too.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ Answer = Callable[[Any, dict[str, Any]], None]
 
 
 def text(words: str, *, finish: str = "stop", tokens: tuple[int, int] = (120, 30), cached: int = 0) -> Answer:
-    """Words, streamed."""
+    """Text, streamed."""
     return _stream(
-        [{"content": words[at : at + 40]} for at in range(0, len(words), 40)], finish, tokens, cached
+        [{"content": words[offset : offset + 40]} for offset in range(0, len(words), 40)],
+        finish,
+        tokens,
+        cached,
     )
 
 
@@ -27,7 +30,7 @@ def result(data: Any, *, name: str = "answer", finish: str = "tool_calls") -> An
     """A call of the tool, streamed."""
     words = json.dumps(data)
     deltas: list[dict[str, Any]] = [_call({"name": name, "arguments": ""}, id="call_1", type="function")]
-    deltas += [_call({"arguments": words[at : at + 40]}) for at in range(0, len(words), 40)]
+    deltas += [_call({"arguments": words[offset : offset + 40]}) for offset in range(0, len(words), 40)]
     return _stream(deltas, finish, (120, 30), 0)
 
 
@@ -50,11 +53,11 @@ def _stream(deltas: list[dict[str, Any]], finish: str, tokens: tuple[int, int], 
     usage |= {"prompt_tokens_details": {"cached_tokens": cached}}  # type: ignore[dict-item]
 
     def chunks(model: str) -> Iterator[dict[str, Any]]:
-        about = {"id": "chat_1", "object": "chat.completion.chunk", "created": 0, "model": model}
+        fields = {"id": "chat_1", "object": "chat.completion.chunk", "created": 0, "model": model}
         for delta in [{"role": "assistant", "content": None}, *deltas]:
-            yield {**about, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
-        yield {**about, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}
-        yield {**about, "choices": [], "usage": usage}
+            yield {**fields, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+        yield {**fields, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}
+        yield {**fields, "choices": [], "usage": usage}
 
     def answer(handler: Any, request: dict[str, Any]) -> None:
         lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in chunks(request["model"])]
@@ -64,7 +67,7 @@ def _stream(deltas: list[dict[str, Any]], finish: str, tokens: tuple[int, int], 
 
 
 class ChatServer(MessagesServer):
-    """Listens on a free port from `with` on; `url` is what `base_url` is set to."""
+    """Listens on a free port inside `with`; `url` is the value for `base_url`."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,4 @@
-"""Agents that speak the Agent Client Protocol, tested with a stub agent; `test_real_agents` tests real
-ones.
-"""
+"""Agents that speak the Agent Client Protocol, with a stub agent; real agents: `test_real_agents`."""
 
 from __future__ import annotations
 
@@ -237,9 +235,7 @@ def test_protocol_violations_are_errors(play: Play, prompt: str, settings: str, 
 
 @pytest.mark.parametrize("limits", [{"idle_timeout_s": 6}, {"timeout_s": 6}])
 def test_timeout_cancels_the_turn_first(play: Play, limits: dict[str, Any]) -> None:
-    """The cancelled session keeps the interrupted turn. After the time limit no process of the agent is
-    left.
-    """
+    """The session keeps the interrupted turn; after the time limit no process of the agent is left."""
     result = play(
         "open('pid', 'w').write(str(os.getpid()))\nopen('got', 'w').write(receive()['method'])", **limits
     )
@@ -387,9 +383,7 @@ def test_invalid_costs_are_ignored(play: Play, amounts: str, expected: float | N
 
 
 def test_continued_session_counts_only_new_cost(play: Play) -> None:
-    """The agent reports the total cost of the session; after a crash without a recorded total, all of it
-    is new.
-    """
+    """The agent reports the total cost of its session; without a recorded total, all of it is new."""
     prompt = "update(sessionUpdate='usage_update', cost={'amount': 5, 'currency': 'USD'}); say('done')"
     assert play(prompt)["thread"] == {"usd": 5}
     assert play(prompt, session="s", thread={"usd": 2})["usage"]["usd"] == 3.0
@@ -411,9 +405,7 @@ states:
 
 
 def test_killed_run_continues_the_session(play: Play, project_dir: Path) -> None:
-    """After kill -9 of llc during a tool call, `resume` ends the tool, names it in the prompt and loads the
-    session.
-    """
+    """`resume` ends the running tool, names it in the prompt and loads the session."""
     play(
         "open('prompts', 'a').write(json.dumps(message) + '\\n')\n"
         "if not os.path.exists('started'):\n"
@@ -462,9 +454,7 @@ REQUESTS = "say(str(ask('execute')) + str(ask('edit', 'new.txt')))"
 
 
 def test_permission_requests_go_to_a_person(play: Play, project_dir: Path) -> None:
-    """With `permissions: ask`, `llc answer` answers one request after the other; the waiting time is not idle
-    time.
-    """
+    """`llc answer` answers one request after the other; the waiting time is not idle time."""
     play(REQUESTS)
     loop = LOOP.replace("fix: {", "fix: {idle_timeout: 6, permissions: ask, capture: fixed, ")
     (project_dir / ".loops" / "job.yaml").write_text(loop)

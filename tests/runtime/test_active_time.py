@@ -43,9 +43,7 @@ def test_time_stamps_extend_the_last_recorded_duration(tmp_path: Path) -> None:
 
 
 def test_time_between_crash_and_resume_does_not_count(tmp_path: Path) -> None:
-    """Neither the time between two processes of a run nor a clock that was set back changes the active
-    time.
-    """
+    """A clock that was set back does not change the active time either."""
     first = (START, (4, {"event": "process", "seq": 1}))
     assert active_ms(tmp_path, *first, (600, RESUME), (601, {"event": "log"})) == 5000
     assert active_ms(tmp_path, *first, (600, RESUME), (590, {"event": "log"})) == 4000
@@ -132,9 +130,7 @@ def test_active_time_of_a_program_without_effects_is_recorded(project: Path) -> 
 
 
 def test_loop_can_run_twice_at_once_with_disjoint_scopes(tmp_path: Path) -> None:
-    """Runs of one loop have different ids, each holds its own paths, and ending one does not affect the
-    other.
-    """
+    """The runs have different ids, each holds its own paths, and ending one does not affect the other."""
     root = str(tmp_path)
     first_run, first_lock = locks.start(root, "job", ["a"], {"program": "job"})
     second_run, second_lock = locks.start(root, "job", ["b"], {"program": "job"})

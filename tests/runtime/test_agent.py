@@ -202,9 +202,7 @@ def test_missing_program_is_an_error_with_its_name(perform: Perform, monkeypatch
 
 
 def test_program_that_cannot_be_executed_is_an_error(perform: Perform, tmp_path: Path) -> None:
-    """A file without execute permission, a path that does not exist, and a file that the system cannot
-    execute.
-    """
+    """A file without execute permission, a missing path, and a file that the system cannot execute."""
     plain = tmp_path / "plain"
     plain.write_text("text")
     result = perform("agent", command="/fix", argv=[str(plain)])

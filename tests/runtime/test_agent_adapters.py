@@ -268,9 +268,7 @@ echo '{"type": "turn.completed", "usage": {"input_tokens": '$(wc -l < calls)'000
 
 
 def test_state_continues_the_last_session_of_its_agent(llc: Callable[..., Any], project_dir: Path) -> None:
-    """It does not continue the session of another agent; tokens count from the end of the continued
-    session.
-    """
+    """Not the session of another agent; tokens count from the end of the continued session."""
     for name in ("mine", "theirs"):
         (project_dir / name).write_text(AGENT)
         (project_dir / name).chmod(0o755)

@@ -101,9 +101,7 @@ def test_loop_can_select_the_agent_or_the_model(
 
 
 def test_answer_without_a_verdict_is_cannot_judge(judge: Callable[..., Any]) -> None:
-    """`cannot_judge` routes it; without that route it is an error, as is a verdict that violates the
-    schema.
-    """
+    """The route `cannot_judge` handles it; without that route, or with an invalid verdict, it is an error."""
     answer = {"result": "It looks fine."}
     assert judge(answer, route="{success: done, cannot_judge: lost, _: done}")["final_state"] == "lost"
     assert "answered without a verdict" in str(judge(answer)["error"])

@@ -422,9 +422,7 @@ def test_handoff_ends_the_loop_by_default(work: Work) -> None:
 
 
 def test_paused_loop_continues_on_resume(work: Work) -> None:
-    """Exit code 130 as for an interrupt; no session is repeated, and the new session gets the hand-off
-    text.
-    """
+    """The exit code is 130; no session is repeated, and the new session gets the hand-off text."""
     completed = work("run", "work", "--json", loop=LOOP.replace("continue", "pause"))
     outcome = json.loads(completed.stdout)
     assert (outcome["status"], outcome["terminated_by"], completed.returncode) == (

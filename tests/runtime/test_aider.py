@@ -83,9 +83,7 @@ def spawn() -> Any:
 
 
 def test_aider_owns_the_terminal_until_it_exits(aider: Callable[[str], None]) -> None:
-    """aider reads the typed lines and handles Ctrl-C, Ctrl-Z has no effect; then the run reads from the
-    terminal.
-    """
+    """aider reads typed lines and handles Ctrl-C; Ctrl-Z has no effect; then the run reads the terminal."""
     aider(
         "trap 'echo caught' INT; stty -echo; echo ready; read line; echo \"got $line\"; read line; echo bye"
     )

@@ -30,7 +30,6 @@ from llc.runtime.launch.batch import Claims
 from llc.runtime.runs import locks
 from llc.runtime.runs.runs import runs_in
 
-# What it does is in the file `steps`, a line for each.
 LOOP = """
 name: {name}
 initial: work
@@ -51,24 +50,24 @@ def project(project_dir: Path) -> Path:
     return project_dir
 
 
-def loop(name: str, action: str, scope: str = ".") -> str:
+def write_loop(name: str, action: str, scope: str = ".") -> str:
     """A loop that performs one action, in `.loops/`."""
     text = LOOP.format(name=name, action=json.dumps(action), scope=scope)
     Path(".loops", f"{name}.yaml").write_text(text)
     return name
 
 
-def jobs(*rows: dict[str, Any]) -> str:
+def write_jobs(*rows: dict[str, Any]) -> str:
     Path("jobs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return "jobs.jsonl"
 
 
-def free(name: str, count: int, **more: Any) -> str:
-    """A file of so many jobs that are in nobody's way."""
-    return jobs(*({"loop": name, "scope": [], **more} for _ in range(count)))
+def jobs_without_scope(name: str, count: int, **more: Any) -> str:
+    """A jobs file with `count` jobs that hold no paths."""
+    return write_jobs(*({"loop": name, "scope": [], **more} for _ in range(count)))
 
 
-def begin(*words: str, **options: Any) -> subprocess.Popen[str]:
+def start(*words: str, **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "llc", *words],
         stdout=subprocess.PIPE,
@@ -78,8 +77,8 @@ def begin(*words: str, **options: Any) -> subprocess.Popen[str]:
     )
 
 
-class Answer:
-    """What a batch said: an object for each run, in the order in which they ended."""
+class Report:
+    """Report of a batch: an object for each run, in the order in which the runs ended."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         output, self.errors = process.communicate(timeout=120)
@@ -87,18 +86,18 @@ class Answer:
         self.code = process.returncode
 
     def statuses(self) -> dict[str, int]:
-        found = [run["status"] for run in self.runs]
-        return {status: found.count(status) for status in found}
+        statuses = [run["status"] for run in self.runs]
+        return {status: statuses.count(status) for status in statuses}
 
 
-def batch(*words: str, **options: Any) -> Answer:
-    return Answer(begin("batch", *words, "--json", **options))
+def batch(*words: str, **options: Any) -> Report:
+    return Report(start("batch", *words, "--json", **options))
 
 
 def wait_for(condition: Callable[[], Any]) -> None:
-    end = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.01)
 
 
@@ -108,62 +107,63 @@ def lines(path: str) -> list[str]:
 
 def events(run: str, kind: str) -> list[dict[str, Any]]:
     (path,) = Path().glob(f".loops/.*/{run}/*.events.jsonl")
-    read = [event.wire for event in reader.read(str(path)) if isinstance(event, Event)]
-    return [event for event in read if event is not None and event["event"] == kind]
+    recorded = [event.wire for event in reader.read(str(path)) if isinstance(event, Event)]
+    return [event for event in recorded if event is not None and event["event"] == kind]
 
 
 def unfinished() -> list[RunFolder]:
     return list(runs_in(""))
 
 
-def holders() -> list[Path]:
+def host_channels() -> list[Path]:
     return list(Path().glob(".loops/.running/.host-*"))
 
 
-# --- what is run ----------------------------------------------------------------------------------
+# --- jobs ----------------------------------------------------------------------------------
 
 
 def test_each_finished_run_is_reported(project: Path) -> None:
     """One line per run with number and loop; all succeed, so the exit code is 0 and no run is left."""
-    loop("one", "echo ${context.word} >> log", "a")
+    write_loop("one", "echo ${context.word} >> log", "a")
     Path("two.sexp").write_text("(+ 1 factor)")
-    found = batch(
-        "one", jobs({"loop": "one", "context": {"word": "y"}}, {"loop": "two.sexp", "args": {"factor": 2}})
+    report = batch(
+        "one",
+        write_jobs({"loop": "one", "context": {"word": "y"}}, {"loop": "two.sexp", "args": {"factor": 2}}),
     )
-    assert (found.code, found.statuses()) == (0, {"success": 3})
-    told = {run["job"]: run for run in found.runs}
-    assert [told[n]["loop"] for n in (1, 2, 3)] == ["one", "one", "two.sexp"]
-    assert told[3]["value"] == 3
+    assert (report.code, report.statuses()) == (0, {"success": 3})
+    runs = {run["job"]: run for run in report.runs}
+    assert [runs[n]["loop"] for n in (1, 2, 3)] == ["one", "one", "two.sexp"]
+    assert runs[3]["value"] == 3
     assert sorted(lines("log")) == ["x", "y"]
     assert not unfinished()
-    assert not holders()
+    assert not host_channels()
 
 
-def test_one_unsuccessful_run_makes_the_exit_code_1(project: Path) -> None:
+def test_unsuccessful_run_makes_the_exit_code_1(project: Path) -> None:
     """A failure, a fault and a success are each reported; the other runs continue."""
-    loop("good", "true", "a")
-    loop("bad", "false", "b")
+    write_loop("good", "true", "a")
+    write_loop("bad", "false", "b")
     Path("fault.sexp").write_text('(+ 1 "a")')
-    found = batch("good", "bad", "fault.sexp")
-    assert (found.code, found.statuses()) == (1, {"success": 1, "failure": 1, "error": 1})
-    (fault,) = [run for run in found.runs if run["status"] == "error"]
+    report = batch("good", "bad", "fault.sexp")
+    assert (report.code, report.statuses()) == (1, {"success": 1, "failure": 1, "error": 1})
+    (fault,) = [run for run in report.runs if run["status"] == "error"]
     assert fault["error"]["kind"] == "type-error"
 
 
 def test_jobs_are_read_from_standard_input(project: Path) -> None:
     """The file name `-` selects standard input."""
-    loop("one", "true")
-    process = begin("batch", "-", "--json", stdin=subprocess.PIPE)
+    write_loop("one", "true")
+    process = start("batch", "-", "--json", stdin=subprocess.PIPE)
     assert process.stdin is not None
     process.stdin.write('{"loop": "one"}\n\n{"loop": "one"}\n')
     process.stdin.close()
     process.stdin = None
-    found = Answer(process)
-    assert (found.code, found.statuses()) == (0, {"success": 2})
+    report = Report(process)
+    assert (report.code, report.statuses()) == (0, {"success": 2})
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "message"),
     [
         ('{"loop": "one"', "the line is not JSON"),
         ("[1]", "the line is not a JSON object"),
@@ -179,32 +179,32 @@ def test_jobs_are_read_from_standard_input(project: Path) -> None:
         ('{"loop": "one", "budget": {"pounds": 1}}', "no unit `pounds`"),
     ],
 )
-def test_an_invalid_line_is_reported_before_any_start(project: Path, line: str, says: str) -> None:
+def test_an_invalid_line_is_reported_before_any_start(project: Path, line: str, message: str) -> None:
     """The error names file, line and fix; the exit code is 2, and no run starts."""
-    loop("one", "touch begun")
+    write_loop("one", "touch started")
     text = LOOP.format(name="broken", action='"true"', scope=".").replace(
         "on_success: done", "on_success: dnoe"
     )
     Path(".loops/broken.yaml").write_text(text)
     Path("jobs.jsonl").write_text(f'{{"loop": "one"}}\n{line}\n')
-    process = begin("batch", "jobs.jsonl")
+    process = start("batch", "jobs.jsonl")
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert says in errors
+    assert message in errors
     assert "jobs.jsonl:2:1" in errors or "broken.yaml:" in errors
     assert not output
-    assert not Path("begun").exists()
+    assert not Path("started").exists()
     assert not unfinished()
 
 
 def test_an_error_in_a_loop_is_reported_once(project: Path) -> None:
     """Independent of the number of jobs and their values."""
-    loop("one", "true")
+    write_loop("one", "true")
     path = Path(".loops/one.yaml")
     path.write_text(path.read_text().replace("on_success: done", "on_success: dnoe"))
     rows = "".join(f'{{"loop": "one", "context": {{"word": "{word}"}}}}\n' for word in "abc")
     Path("jobs.jsonl").write_text(rows)
-    process = begin("batch", "jobs.jsonl")
+    process = start("batch", "jobs.jsonl")
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2
     assert errors.count("no state named `dnoe`") == 1
@@ -212,20 +212,20 @@ def test_an_error_in_a_loop_is_reported_once(project: Path) -> None:
 
 def test_an_invalid_script_is_reported_before_any_start(project: Path) -> None:
     """Once, with its position, as by `llc run`."""
-    loop("one", "true")
+    write_loop("one", "true")
     Path("world.yaml").write_text("rules: [{state: work, exit_code: none}]\n")
-    for script, says in (("nowhere.yaml", "no file `nowhere.yaml`"), ("world.yaml", "--> world.yaml:1:")):
-        process = begin("batch", "one", "one", "--script", script)
+    for script, message in (("nowhere.yaml", "no file `nowhere.yaml`"), ("world.yaml", "--> world.yaml:1:")):
+        process = start("batch", "one", "one", "--script", script)
         output, errors = process.communicate(timeout=60)
         assert (process.returncode, output) == (2, "")
-        assert errors.count(says) == 1
+        assert errors.count(message) == 1
 
 
 def test_quiet_still_shows_errors(project: Path) -> None:
     """As with `llc run --quiet`; successful runs are not shown."""
-    loop("one", "true")
+    write_loop("one", "true")
     Path(".loops/bad.sexp").write_text("(car (list))")
-    process = begin("batch", "one", "bad", "--quiet")
+    process = start("batch", "one", "bad", "--quiet")
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert len(output.splitlines()) == 1
@@ -235,7 +235,7 @@ def test_quiet_still_shows_errors(project: Path) -> None:
 
 def test_a_batch_without_arguments_is_refused(project: Path) -> None:
     """The error shows the usage."""
-    process = begin("batch")
+    process = start("batch")
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "no job is named" in errors
@@ -245,83 +245,83 @@ def test_a_secret_is_masked(project: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """Also in JSON output."""
     monkeypatch.setenv("DEPLOY_PASSWORD", "correct horse")
     Path("say.sexp").write_text('(string-append "it is " (get (run "printenv DEPLOY_PASSWORD") "output"))')
-    process = begin("batch", "say.sexp", "--json")
+    process = start("batch", "say.sexp", "--json")
     output, errors = process.communicate(timeout=60)
     assert "correct horse" not in output + errors
 
 
-# --- which run begins when ------------------------------------------------------------------------
+# --- scheduling ------------------------------------------------------------------------
 
 WORK = "echo + ${context.word} >> log; sleep 0.05; echo - ${context.word} >> log"
 
 
 def test_runs_on_the_same_paths_run_sequentially(project: Path) -> None:
     """In their order; a run on other paths does not wait for them."""
-    loop("one", WORK, "src")
-    loop("apart", "until [ -e log ]; do sleep 0.01; done; touch went", "docs")
+    write_loop("one", WORK, "src")
+    write_loop("apart", "until [ -e log ]; do sleep 0.01; done; touch went", "docs")
     rows = [
         {"loop": "one", "context": {"word": str(n)}, "scope": [["src"], ["src/a"]][n % 2]} for n in range(6)
     ]
-    found = batch(jobs(*rows, {"loop": "apart"}))
-    assert found.statuses() == {"success": 7}
+    report = batch(write_jobs(*rows, {"loop": "apart"}))
+    assert report.statuses() == {"success": 7}
     assert lines("log") == [f"{sign} {n}" for n in range(6) for sign in "+-"]
     assert Path("went").exists()
 
 
 def test_concurrent_actions_are_limited(project: Path) -> None:
     """The limit counts the actions of all runs together."""
-    loop("one", WORK)
-    assert batch(free("one", 20), "--at-once", "3").statuses() == {"success": 20}
-    now = top = 0
+    write_loop("one", WORK)
+    assert batch(jobs_without_scope("one", 20), "--at-once", "3").statuses() == {"success": 20}
+    active = peak = 0
     for line in lines("log"):
-        now += 1 if line.startswith("+") else -1
-        top = max(top, now)
-    assert top == 3
+        active += 1 if line.startswith("+") else -1
+        peak = max(peak, active)
+    assert peak == 3
 
 
-def test_sleeping_runs_take_no_slot_and_no_thread(project: Path) -> None:
+def test_sleeping_runs_hold_no_slot_and_no_thread(project: Path) -> None:
     """A hundred runs sleep while an action has the only slot; the process has one thread."""
-    loop("one", "touch went")
+    write_loop("one", "touch went")
     Path("jobs.jsonl").write_text('{"loop": "nap.sexp", "scope": []}\n' * 100)
     Path("nap.sexp").write_text("(sleep 600)")
-    process = begin("batch", "jobs.jsonl", "one", "--at-once", "1", "--json")
+    process = start("batch", "jobs.jsonl", "one", "--at-once", "1", "--json")
     wait_for(Path("went").exists)
     wait_for(lambda: len(unfinished()) == 100)
     wait_for(lambda: len(os.listdir(f"/proc/{process.pid}/task")) == 1)
     process.send_signal(signal.SIGINT)
-    found = Answer(process)
-    assert (found.code, found.statuses()) == (130, {"success": 1, "interrupted": 100})
+    report = Report(process)
+    assert (report.code, report.statuses()) == (130, {"success": 1, "interrupted": 100})
 
 
 def test_a_batch_waits_for_another_process(project: Path) -> None:
     """A batch that needs paths held by another process is shown as queued, then continues."""
-    loop("other", "touch held; until [ -e go ]; do sleep 0.01; done", "src")
-    loop("one", "touch went", "src")
-    loop("apart", "touch apart", "docs")
-    other = begin("run", "other", "--quiet")
+    write_loop("other", "touch held; until [ -e go ]; do sleep 0.01; done", "src")
+    write_loop("one", "touch went", "src")
+    write_loop("apart", "touch apart", "docs")
+    other = start("run", "other", "--quiet")
     wait_for(Path("held").exists)
-    process = begin("batch", "one", "one", "apart", "--json")
+    process = start("batch", "one", "one", "apart", "--json")
     wait_for(Path("apart").exists)
     wait_for(lambda: any(run.about().get("queued") for run in unfinished()))
     assert not Path("went").exists()
     Path("go").touch()
     assert other.wait(timeout=60) == 0
     other.communicate()
-    assert Answer(process).statuses() == {"success": 3}
+    assert Report(process).statuses() == {"success": 3}
 
 
 def test_a_run_of_a_batch_holds_its_paths(project: Path) -> None:
     """A conflicting start in another process is refused and names the run."""
-    loop("one", "touch held; until [ -e go ]; do sleep 0.01; done", "src")
-    loop("other", "true", "src/a")
-    process = begin("batch", "one", "--json")
+    write_loop("one", "touch held; until [ -e go ]; do sleep 0.01; done", "src")
+    write_loop("other", "true", "src/a")
+    process = start("batch", "one", "--json")
     wait_for(Path("held").exists)
-    other = begin("run", "other")
+    other = start("run", "other")
     _, errors = other.communicate(timeout=60)
     assert other.returncode == 1
     assert f"pid {process.pid}" in errors
     Path("go").touch()
-    assert Answer(process).code == 0
+    assert Report(process).code == 0
 
 
 paths = st.lists(st.sampled_from("ab"), max_size=3).map(lambda parts: "/" + "/".join(parts))
@@ -337,11 +337,11 @@ def test_claims_overlap_like_scopes(held: list[str], gone: list[str], wanted: li
     assert claims.overlap(wanted) == any(locks.overlap(a, b) for a in held for b in wanted)
 
 
-# --- cut off --------------------------------------------------------------------------------------
+# --- interruption --------------------------------------------------------------------------------------
 
 
-def two_steps(name: str) -> str:
-    """A loop whose first action is done when its second waits."""
+def write_two_step_loop(name: str) -> str:
+    """A loop whose first action completes while its second action waits."""
     Path(".loops", f"{name}.yaml").write_text(
         f"""
 name: {name}
@@ -357,34 +357,34 @@ states:
 
 def test_each_run_resumes_after_kill_9(project: Path) -> None:
     """Fifty runs lose their process; finished actions of each are not repeated."""
-    two_steps("one")
-    process = begin("batch", free("one", 50), "--at-once", "50", "--json")
+    write_two_step_loop("one")
+    process = start("batch", jobs_without_scope("one", 50), "--at-once", "50", "--json")
     wait_for(lambda: len(lines("first")) == 50)
     wait_for(lambda: all(len(events(run.id, "action_start")) == 2 for run in unfinished()))
     process.kill()
     process.communicate()
     assert len(unfinished()) == 50
     Path("go").touch()
-    found = batch("--resume", "--at-once", "50")
-    assert (found.code, found.statuses()) == (0, {"success": 50})
-    names = {run["run"] for run in found.runs}
+    report = batch("--resume", "--at-once", "50")
+    assert (report.code, report.statuses()) == (0, {"success": 50})
+    names = {run["run"] for run in report.runs}
     assert set(lines("first")) == names
     assert len(lines("first")) == 50
     assert set(lines("second")) == names
     assert not unfinished()
-    assert not holders()
+    assert not host_channels()
 
 
 def test_one_run_of_a_batch_can_be_resumed_alone(project: Path) -> None:
     """`llc resume` resumes one run, `llc batch --resume` the others."""
-    two_steps("one")
-    process = begin("batch", free("one", 3), "--json")
+    write_two_step_loop("one")
+    process = start("batch", jobs_without_scope("one", 3), "--json")
     wait_for(lambda: len(lines("first")) == 3)
     kill_with_keeper(process)
     process.communicate()
     Path("go").touch()
     first = min(run.id for run in unfinished())
-    alone = begin("resume", first, "--json")
+    alone = start("resume", first, "--json")
     assert json.loads(alone.communicate(timeout=60)[0])["status"] == "success"
     assert batch("--resume").statuses() == {"success": 2}
 
@@ -392,96 +392,96 @@ def test_one_run_of_a_batch_can_be_resumed_alone(project: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_one_stop_request_ends_all_runs_cleanly(project: Path, number: int) -> None:
     """Each run ends its action and its journal and is resumable; jobs that did not start are reported."""
-    loop("one", "echo $$ >> pids; exec sleep 600")
-    process = begin("batch", free("one", 20), "--at-once", "4", "--json")
+    write_loop("one", "echo $$ >> pids; exec sleep 600")
+    process = start("batch", jobs_without_scope("one", 20), "--at-once", "4", "--json")
     wait_for(lambda: len(lines("pids")) == 4)
     process.send_signal(number)
-    found = Answer(process)
-    assert found.code == 130
-    assert set(found.statuses()) == {"interrupted"}
-    assert "not started" in found.errors
-    assert "llc batch --resume" in found.errors
+    report = Report(process)
+    assert report.code == 130
+    assert set(report.statuses()) == {"interrupted"}
+    assert "not started" in report.errors
+    assert "llc batch --resume" in report.errors
     assert not any(processes.is_alive(int(pid), processes.start_time(int(pid))) for pid in lines("pids"))
-    for run in found.runs:
+    for run in report.runs:
         assert len(events(run["run"], "run_interrupted")) == 1
-    assert {run.id for run in unfinished()} == {run["run"] for run in found.runs}
+    assert {run.id for run in unfinished()} == {run["run"] for run in report.runs}
 
 
 def test_a_second_stop_request_kills_actions(project: Path) -> None:
     """An action that ignores TERM does not delay the batch; the runs are resumable."""
-    loop("one", "trap '' TERM; echo $$ >> pids; while :; do sleep 0.05; done")
-    process = begin("batch", free("one", 3), "--json")
+    write_loop("one", "trap '' TERM; echo $$ >> pids; while :; do sleep 0.05; done")
+    process = start("batch", jobs_without_scope("one", 3), "--json")
     wait_for(lambda: len(lines("pids")) == 3)
     process.send_signal(signal.SIGINT)
     time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    found = Answer(process)
-    assert (found.code, found.statuses()) == (130, {"interrupted": 3})
-    assert all(events(run["run"], "run_interrupted") for run in found.runs)
+    report = Report(process)
+    assert (report.code, report.statuses()) == (130, {"interrupted": 3})
+    assert all(events(run["run"], "run_interrupted") for run in report.runs)
 
 
 def test_a_computing_run_does_not_block_others(project: Path) -> None:
     """A run that never waits neither blocks other runs nor its own stop request."""
     Path("spin.sexp").write_text("(define (spin n) (spin (+ n 1))) (spin 0)")
-    loop("one", "touch went")
-    process = begin("batch", "spin.sexp", "one", "--json")
+    write_loop("one", "touch went")
+    process = start("batch", "spin.sexp", "one", "--json")
     wait_for(lambda: [run.name for run in unfinished()] == ["spin"] and Path("went").exists())
     process.send_signal(signal.SIGINT)
-    found = Answer(process)
-    assert found.statuses() == {"success": 1, "interrupted": 1}
+    report = Report(process)
+    assert report.statuses() == {"success": 1, "interrupted": 1}
 
 
-# --- one of them ----------------------------------------------------------------------------------
+# --- single runs ----------------------------------------------------------------------------------
 
 
 def test_stopping_one_run_keeps_the_others(project: Path) -> None:
     """`llc stop RUN` ends that run and its action; the others finish."""
-    loop("one", "echo $LLC_RUN_ID $$ >> pids; until [ -e go ]; do sleep 0.05; done")
-    process = begin("batch", free("one", 5), "--json")
+    write_loop("one", "echo $LLC_RUN_ID $$ >> pids; until [ -e go ]; do sleep 0.05; done")
+    process = start("batch", jobs_without_scope("one", 5), "--json")
     wait_for(lambda: len(lines("pids")) == 5)
     chosen, pid = lines("pids")[2].split()
-    stopping = begin("stop", chosen, "--json")
-    (told,) = json.loads(stopping.communicate(timeout=60)[0])
-    assert (told["how"], told["status"]) == ("stopped", "interrupted")
+    stop = start("stop", chosen, "--json")
+    (stopped,) = json.loads(stop.communicate(timeout=60)[0])
+    assert (stopped["how"], stopped["status"]) == ("stopped", "interrupted")
     assert not processes.is_alive(int(pid), processes.start_time(int(pid)))
     assert process.poll() is None
     Path("go").touch()
-    found = Answer(process)
-    assert (found.code, found.statuses()) == (1, {"success": 4, "interrupted": 1})
-    assert [run["run"] for run in found.runs if run["status"] == "interrupted"] == [chosen]
+    report = Report(process)
+    assert (report.code, report.statuses()) == (1, {"success": 4, "interrupted": 1})
+    assert [run["run"] for run in report.runs if run["status"] == "interrupted"] == [chosen]
 
 
 def test_stop_kills_the_action_of_an_unresponsive_run(project: Path) -> None:
     """The process and the other runs are not affected."""
-    loop("one", "trap '' TERM; echo $LLC_RUN_ID >> pids; until [ -e go ]; do sleep 0.05; done")
-    process = begin("batch", free("one", 2), "--json")
+    write_loop("one", "trap '' TERM; echo $LLC_RUN_ID >> pids; until [ -e go ]; do sleep 0.05; done")
+    process = start("batch", jobs_without_scope("one", 2), "--json")
     wait_for(lambda: len(lines("pids")) == 2)
-    stopping = begin("stop", lines("pids")[0], "--wait", "0.1", "--json")
-    (told,) = json.loads(stopping.communicate(timeout=60)[0])
-    assert told["how"] == "stopped"
+    stop = start("stop", lines("pids")[0], "--wait", "0.1", "--json")
+    (stopped,) = json.loads(stop.communicate(timeout=60)[0])
+    assert stopped["how"] == "stopped"
     Path("go").touch()
-    assert Answer(process).statuses() == {"success": 1, "interrupted": 1}
+    assert Report(process).statuses() == {"success": 1, "interrupted": 1}
 
 
 def test_stop_all_reaches_every_run(project: Path) -> None:
     """Also sleeping runs."""
     Path("nap.sexp").write_text("(sleep 600)")
-    process = begin("batch", free("nap.sexp", 10), "--json")
+    process = start("batch", jobs_without_scope("nap.sexp", 10), "--json")
     wait_for(lambda: len(unfinished()) == 10)
-    stopping = begin("stop", "--all", "--json")
-    told = json.loads(stopping.communicate(timeout=60)[0])
-    assert {one["how"] for one in told} == {"stopped"}
-    assert Answer(process).statuses() == {"interrupted": 10}
+    stop = start("stop", "--all", "--json")
+    stopped = json.loads(stop.communicate(timeout=60)[0])
+    assert {entry["how"] for entry in stopped} == {"stopped"}
+    assert Report(process).statuses() == {"interrupted": 10}
 
 
 def test_a_lost_journal_ends_only_its_run(project: Path) -> None:
     """A run folder is removed while its action runs; that run ends with an error, the others succeed."""
-    loop("bad", "rm -rf .loops/.running/$LLC_RUN_ID; true")
-    loop("good", "sleep 0.2; echo >> log")
+    write_loop("bad", "rm -rf .loops/.running/$LLC_RUN_ID; true")
+    write_loop("good", "sleep 0.2; echo >> log")
     rows = [{"loop": name, "scope": []} for name in ("good", "bad", "good")]
-    found = batch(jobs(*rows))
-    assert (found.code, found.statuses()) == (1, {"success": 2, "error": 1})
-    (bad,) = [run for run in found.runs if run["status"] == "error"]
+    report = batch(write_jobs(*rows))
+    assert (report.code, report.statuses()) == (1, {"success": 2, "error": 1})
+    (bad,) = [run for run in report.runs if run["status"] == "error"]
     assert bad["error"]["kind"] == "journal"
     assert len(lines("log")) == 2
 
@@ -490,62 +490,62 @@ def test_each_run_can_be_inspected_and_answered(project: Path) -> None:
     """`llc status` shows each run, and `llc answer` reaches the run that asks."""
     Path("ask.sexp").write_text('(ask "which one?")')
     Path("nap.sexp").write_text("(sleep 600)")
-    process = begin("batch", "ask.sexp", "nap.sexp", "--json")
+    process = start("batch", "ask.sexp", "nap.sexp", "--json")
     wait_for(lambda: list(Path().glob(".loops/.running/ask-*/answers/*.wake")))
-    told = json.loads(begin("status", "--json").communicate(timeout=60)[0])
-    assert {(one["program"], one["status"], one["pid"], one["driven_by"]) for one in told} == {
+    rows = json.loads(start("status", "--json").communicate(timeout=60)[0])
+    assert {(row["program"], row["status"], row["pid"], row["driven_by"]) for row in rows} == {
         ("ask", "running", process.pid, "batch"),
         ("nap", "running", process.pid, "batch"),
     }
-    shown = begin("status", "nap").communicate(timeout=60)[0]
+    shown = start("status", "nap").communicate(timeout=60)[0]
     assert f": running (pid {process.pid}, in a batch)\n" in shown
-    answering = begin("answer", "ask", "this")
-    assert answering.wait(timeout=60) == 0
-    answering.communicate()
+    answer = start("answer", "ask", "this")
+    assert answer.wait(timeout=60) == 0
+    answer.communicate()
     wait_for(lambda: [run.name for run in unfinished()] == ["nap"])
-    begin("stop", "nap").communicate(timeout=60)
-    found = Answer(process)
-    assert {run["program"]: run["status"] for run in found.runs} == {"ask": "success", "nap": "interrupted"}
+    start("stop", "nap").communicate(timeout=60)
+    report = Report(process)
+    assert {run["program"]: run["status"] for run in report.runs} == {"ask": "success", "nap": "interrupted"}
 
 
 def test_action_output_is_shown_live(project: Path) -> None:
     """The end of the output is available for inspection, as for a single run."""
-    loop("one", "echo so far; until [ -e go ]; do sleep 0.05; done")
-    process = begin("batch", "one", "--json")
+    write_loop("one", "echo so far; until [ -e go ]; do sleep 0.05; done")
+    process = start("batch", "one", "--json")
     wait_for(lambda: any("so far" in path.read_text() for path in Path().glob(".loops/.running/*/one.live")))
     Path("go").touch()
-    assert Answer(process).code == 0
+    assert Report(process).code == 0
 
 
-# --- files that may be open -----------------------------------------------------------------------
+# --- limits of open files -----------------------------------------------------------------------
 
 
-def limited(soft: int, hard: int) -> Callable[[], None]:
+def file_limits(soft: int, hard: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_the_open_file_limit_bounds_active_runs(project: Path) -> None:
     """With a low limit, the remaining runs start when others end."""
     Path("nap.sexp").write_text("(sleep 0.05)")
-    found = batch(free("nap.sexp", 120), "--at-once", "1", preexec_fn=limited(100, 100))
-    assert (found.code, found.statuses()) == (0, {"success": 120})
+    report = batch(jobs_without_scope("nap.sexp", 120), "--at-once", "1", preexec_fn=file_limits(100, 100))
+    assert (report.code, report.statuses()) == (0, {"success": 120})
 
 
 def test_the_soft_limit_is_raised(project: Path) -> None:
     """With a low soft limit and a higher hard limit all runs are active at once."""
     Path("nap.sexp").write_text("(sleep 600)")
-    process = begin("batch", free("nap.sexp", 150), "--json", preexec_fn=limited(128, 4096))
+    process = start("batch", jobs_without_scope("nap.sexp", 150), "--json", preexec_fn=file_limits(128, 4096))
     wait_for(lambda: len(unfinished()) == 150)
     process.send_signal(signal.SIGINT)
-    assert Answer(process).statuses() == {"interrupted": 150}
+    assert Report(process).statuses() == {"interrupted": 150}
 
 
 def test_too_few_open_files_are_an_error(project: Path) -> None:
     """If not even one run is possible, the error says what to do."""
     Path("nap.sexp").write_text("(sleep 0.1)")
-    found = batch("nap.sexp", "--at-once", "50", preexec_fn=limited(200, 200))
-    assert found.code == 1
-    assert "too-few-descriptors" in found.errors
+    report = batch("nap.sexp", "--at-once", "50", preexec_fn=file_limits(200, 200))
+    assert report.code == 1
+    assert "too-few-descriptors" in report.errors
     assert not unfinished()
 
 
@@ -554,73 +554,73 @@ def test_too_few_open_files_are_an_error(project: Path) -> None:
 
 def test_run_many_returns_an_outcome_for_each_job(project: Path) -> None:
     """In the order of the jobs, for every kind of outcome."""
-    loop("good", "true", "a")
-    loop("bad", "false", "b")
+    write_loop("good", "true", "a")
+    write_loop("bad", "false", "b")
     Path("twice.sexp").write_text("(* 2 x)")
-    found = llc.run_many(["bad", {"loop": "twice.sexp", "args": {"x": 21}}, "good"], at_once=2)
-    assert [outcome.status for outcome in found] == ["failure", "success", "success"]
-    assert found[1].value == 42
+    outcomes = llc.run_many(["bad", {"loop": "twice.sexp", "args": {"x": 21}}, "good"], at_once=2)
+    assert [outcome.status for outcome in outcomes] == ["failure", "success", "success"]
+    assert outcomes[1].value == 42
 
 
 def test_run_many_refuses_an_invalid_job(project: Path) -> None:
     """Before any run starts."""
-    loop("good", "touch begun")
+    write_loop("good", "touch started")
     with pytest.raises(llc.UserError, match="job 2: a job has no key `lop`") as refused:
         llc.run_many(["good", {"lop": "good"}])
     assert refused.value.id == "bad-job"
-    assert not Path("begun").exists()
+    assert not Path("started").exists()
 
 
 # --- waiting --------------------------------------------------------------------------------------
 
 
-class Once:
-    """A wait that gives, or raises, what it was made with."""
+class Immediate:
+    """An awaitable that returns or raises its value."""
 
-    def __init__(self, what: Any) -> None:
-        self.what = what
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
     def wait(self) -> Any:
-        if isinstance(self.what, BaseException):
-            raise self.what
-        return self.what
+        if isinstance(self.value, BaseException):
+            raise self.value
+        return self.value
 
 
 def test_alone_returns_the_result_of_each_wait() -> None:
     """An exception of a wait is raised in the waiting generator, which may continue."""
 
     def steps() -> Any:
-        found = [(yield Once(1)), (yield None)]
+        results = [(yield Immediate(1)), (yield None)]
         try:
-            yield Once(KeyError("two"))
+            yield Immediate(KeyError("two"))
         except KeyError as error:
-            found.append(error.args[0])
-        return [*found, (yield Once(3))]
+            results.append(error.args[0])
+        return [*results, (yield Immediate(3))]
 
     assert alone(steps()) == [1, None, "two", 3]
 
 
 def test_requests_arrive_in_order(project: Path) -> None:
     """By name, one by one; a request to an ended receiver is refused."""
-    table = control_channel.ControlChannel.open()
-    assert table is not None
-    assert table.requests() == []
-    assert control_channel.ask(table.path, "a-1")
-    assert control_channel.ask(table.path, "b-2")
-    assert control_channel.ask(table.path, "a-1")
-    assert table.requests() == ["a-1", "b-2", "a-1"]
-    table.close()
-    assert not control_channel.ask(table.path, "a-1")
-    os.mkfifo(".loops/.running/.host-of-a-dead-one")
-    again = control_channel.ControlChannel.open()
-    assert again is not None
-    assert holders() == [Path(again.path)]
-    again.close()
+    channel = control_channel.ControlChannel.open()
+    assert channel is not None
+    assert channel.requests() == []
+    assert control_channel.ask(channel.path, "a-1")
+    assert control_channel.ask(channel.path, "b-2")
+    assert control_channel.ask(channel.path, "a-1")
+    assert channel.requests() == ["a-1", "b-2", "a-1"]
+    channel.close()
+    assert not control_channel.ask(channel.path, "a-1")
+    os.mkfifo(".loops/.running/.host-of-a-dead-process")
+    next_channel = control_channel.ControlChannel.open()
+    assert next_channel is not None
+    assert host_channels() == [Path(next_channel.path)]
+    next_channel.close()
 
 
 def test_ctrl_c_ends_run_many_cleanly(project: Path) -> None:
     """The runs are resumable, and the caller gets KeyboardInterrupt."""
-    loop("one", "echo $$ >> pids; exec sleep 600")
+    write_loop("one", "echo $$ >> pids; exec sleep 600")
     code = "import llc; llc.run_many([{'loop': 'one', 'scope': []}] * 3)"
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
     wait_for(lambda: len(lines("pids")) == 3)
@@ -633,19 +633,19 @@ def test_ctrl_c_ends_run_many_cleanly(project: Path) -> None:
 
 def test_a_terminal_shows_the_number_of_active_runs(project: Path) -> None:
     """A status line shows the number and disappears at the end; each finished run has a line."""
-    loop("one", "until [ -e go ]; do sleep 0.05; done")
-    child = terminals.spawn("batch", free("one", 5), "--at-once", "2", width=100)
+    write_loop("one", "until [ -e go ]; do sleep 0.05; done")
+    child = terminals.spawn("batch", jobs_without_scope("one", 5), "--at-once", "2", width=100)
     child.expect("0 of 5 finished, [0-9] started, 2 working")
     Path("go").touch()
     child.expect("5 runs: 5 success")
     assert terminals.exit_code(child) == 0
-    left = terminals.screen_of(child.before)
-    assert not any("under way" in line for line in left)
+    remaining = terminals.screen_of(child.before)
+    assert not any("under way" in line for line in remaining)
 
 
 def test_resuming_an_empty_batch_is_not_an_error(project: Path) -> None:
     """Nor is a file without jobs."""
-    for words, says in ((["--resume"], "no run is unfinished"), ([jobs()], "there are no jobs")):
-        process = begin("batch", *words)
+    for words, message in ((["--resume"], "no run is unfinished"), ([write_jobs()], "there are no jobs")):
+        process = start("batch", *words)
         output, _ = process.communicate(timeout=60)
-        assert (process.returncode, output.strip()) == (0, says)
+        assert (process.returncode, output.strip()) == (0, message)

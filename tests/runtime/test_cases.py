@@ -42,7 +42,7 @@ max_iterations: 5
 
 @pytest.fixture
 def llc(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
-    """Run llc in a project with a loop."""
+    """Runs llc in a project with a loop."""
     (project_dir / ".loops" / "fix.yaml").write_text(LOOP)
     for name in ("NO_COLOR", "FORCE_COLOR", "LLC_LLM_MODEL"):
         monkeypatch.delenv(name, raising=False)
@@ -50,8 +50,8 @@ def llc(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     return run_llc
 
 
-def case_of(llc: Llc, project: Path, name: str = "fix", text: str | None = None, *words: str) -> str:
-    """The text of the case of a run of a loop."""
+def record_case(llc: Llc, project: Path, name: str = "fix", text: str | None = None, *words: str) -> str:
+    """Record a run of a loop as a case and return the text of the case."""
     if text is not None:
         (project / ".loops" / f"{name}.yaml").write_text(text)
     done = llc("run", name, "--quiet", "--record", "case", *words)
@@ -59,12 +59,12 @@ def case_of(llc: Llc, project: Path, name: str = "fix", text: str | None = None,
     return (project / ".loops/tests/case.yaml").read_text()
 
 
-# --- made and told again ----------------------------------------------------------------------
+# --- recording and replay ----------------------------------------------------------------------
 
 
-def test_a_run_becomes_a_case_that_passes_and_nothing_is_performed(llc: Llc, tmp_path: Path) -> None:
-    """`run --record`, `test`: the actions are not run again, and need not be there."""
-    text = case_of(llc, tmp_path)
+def test_recorded_case_passes_without_executing_actions(llc: Llc, tmp_path: Path) -> None:
+    """`llc test` does not execute the actions, which need not exist."""
+    text = record_case(llc, tmp_path)
     assert 'args: {command: "touch fixed; echo mended"}\n    result: {output: "mended\\n"}' in text
     log = (tmp_path / "log").read_text()
     done = llc("test", PATH="/nowhere")
@@ -74,8 +74,8 @@ def test_a_run_becomes_a_case_that_passes_and_nothing_is_performed(llc: Llc, tmp
     assert (tmp_path / "log").read_text() == log
 
 
-def test_a_finished_run_becomes_a_case_under_a_free_name(llc: Llc, tmp_path: Path) -> None:
-    """`record RUN`: the loop's name, then with a number; a path is a path; nothing is written over."""
+def test_record_chooses_an_unused_name(llc: Llc, tmp_path: Path) -> None:
+    """The name is that of the loop, with a number if needed; `-o PATH` refuses an existing file."""
     llc("run", "fix", "--quiet")
     assert llc("record", "fix").stdout == "recorded .loops/tests/fix.yaml\n"
     assert llc("record", "fix").stdout == "recorded .loops/tests/fix-2.yaml\n"
@@ -88,10 +88,10 @@ def test_a_finished_run_becomes_a_case_under_a_free_name(llc: Llc, tmp_path: Pat
     assert llc("test", ".loops/tests", "ci").stdout.endswith("3 cases: 3 passed\n")
 
 
-def test_the_same_run_elsewhere_makes_the_same_case(
+def test_same_run_in_another_project_gives_the_same_case(
     llc: Llc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Times, durations, the run's id, its processes and the project's path do not stand in it."""
+    """A case has no times, durations, run ids, process ids or project paths."""
     loop = (
         "name: where\ninitial: a\nstates:\n"
         "  a:\n    capture: out\n    next: b\n"
@@ -104,15 +104,15 @@ def test_the_same_run_elsewhere_makes_the_same_case(
         project = tmp_path / name
         (project / ".loops").mkdir(parents=True)
         monkeypatch.chdir(project)
-        texts.append(case_of(llc, project, "where", loop))
+        texts.append(record_case(llc, project, "where", loop))
     assert texts[0] == texts[1]
     assert "<run> at <project>/src, <pid>" in texts[0]
     assert "normalized: [times, texts]" in texts[0]
     assert llc("test").returncode == 0
 
 
-def test_no_secret_stands_in_a_case(llc: Llc, tmp_path: Path) -> None:
-    """Its name stands for it, whatever it was; a test elsewhere needs neither it nor another."""
+def test_case_contains_no_secret(llc: Llc, tmp_path: Path) -> None:
+    """Placeholders replace secrets; `llc test` elsewhere needs neither this secret nor another one."""
     loop = (
         "name: login\ninitial: a\nstates:\n"
         "  a: {action: 'echo got $DEPLOY_TOKEN', capture: out, next: b}\n"
@@ -144,8 +144,8 @@ def test_no_secret_stands_in_a_case(llc: Llc, tmp_path: Path) -> None:
     assert "a case cannot contain secrets" in done.stderr
 
 
-def test_a_run_that_turns_on_a_text_keeps_its_texts(llc: Llc, tmp_path: Path) -> None:
-    """Where the course would be another one, what it turns on stays, and that is said."""
+def test_texts_that_decide_the_course_are_kept(llc: Llc, tmp_path: Path) -> None:
+    """If masking would change the course of the run, the texts are kept, with a note."""
     loop = (
         "name: where\ninitial: a\nstates:\n"
         "  a:\n    evaluate: {type: output_contains, pattern: /}\n"
@@ -160,18 +160,18 @@ def test_a_run_that_turns_on_a_text_keeps_its_texts(llc: Llc, tmp_path: Path) ->
     assert llc("test").returncode == 0
 
 
-def test_options_of_the_run_are_part_of_the_case(llc: Llc, tmp_path: Path) -> None:
-    """Context, limits and the model that the environment named: a test elsewhere compiles the same."""
+def test_options_of_the_run_are_recorded(llc: Llc, tmp_path: Path) -> None:
+    """Context and limits are recorded, so that a test elsewhere compiles the same program."""
     loop = LOOP.replace("states:", "context: {word: mended}\nstates:", 1).replace(
         "echo mended", "echo ${context.word}"
     )
-    text = case_of(llc, tmp_path, "fix", loop, "--context", "word=done", "--max-iterations", "3")
+    text = record_case(llc, tmp_path, "fix", loop, "--context", "word=done", "--max-iterations", "3")
     assert 'options:\n  max_iterations: 3\n  context:\n    word: "done"\n' in text
     assert llc("test").returncode == 0
 
 
-def test_the_model_of_the_environment_is_part_of_the_case(llc: Llc, tmp_path: Path) -> None:
-    """Whatever LLC_LLM_MODEL says where it is tested."""
+def test_model_of_the_environment_is_recorded(llc: Llc, tmp_path: Path) -> None:
+    """The value of LLC_LLM_MODEL at test time has no effect."""
     (tmp_path / ".loops" / "ask.yaml").write_text(
         "name: ask\ninitial: a\nstates:\n  a: {action: /check it, on_success: done, on_failure: done}\n"
         "  done: {terminal: true}\n"
@@ -184,8 +184,8 @@ def test_the_model_of_the_environment_is_part_of_the_case(llc: Llc, tmp_path: Pa
     assert llc("test", LLC_LLM_MODEL="model-y").returncode == 0
 
 
-def test_an_expression_and_a_flow_become_cases(llc: Llc, tmp_path: Path) -> None:
-    """An expression stands in the case; calls side by side keep the order of their results."""
+def test_expression_is_recorded(llc: Llc, tmp_path: Path) -> None:
+    """The case contains an expression; concurrent calls keep the order of their results."""
     flow = '(parallel-map (lambda (n) (begin (sleep (/ n 20)) (log-message "slept" n) n)) (list 3 1 2))'
     llc("run", "-e", flow, "--quiet", "--record", "side")
     text = (tmp_path / ".loops/tests/side.yaml").read_text()
@@ -196,8 +196,8 @@ def test_an_expression_and_a_flow_become_cases(llc: Llc, tmp_path: Path) -> None
     assert llc("test").stdout.endswith("3 cases: 3 passed\n")
 
 
-def test_an_unfinished_run_becomes_a_case_as_far_as_it_goes(llc: Llc, tmp_path: Path) -> None:
-    """It has no outcome, passes as far as it is recorded, and says so."""
+def test_unfinished_run_gives_a_partial_case(llc: Llc, tmp_path: Path) -> None:
+    """The case has no outcome, passes up to the end of its record, and states that."""
     llc("run", "fix", "--quiet")
     (folder,) = tmp_path.glob(".loops/.history/fix-*")
     (journal,) = folder.glob("*.jsonl")
@@ -208,8 +208,8 @@ def test_an_unfinished_run_becomes_a_case_as_far_as_it_goes(llc: Llc, tmp_path: 
     assert llc("test").stdout.startswith("pass .loops/tests/fix.yaml (up to the end of its record)\n")
 
 
-def test_an_interrupted_run_records_nothing(llc: Llc, tmp_path: Path) -> None:
-    """Its case would be half of one; `record` makes that where it is wanted."""
+def test_interrupted_run_records_no_case(llc: Llc, tmp_path: Path) -> None:
+    """The case would be incomplete; `llc record` creates it on request."""
     (tmp_path / ".loops/stops.yaml").write_text(
         "name: stops\ninitial: a\nstates:\n"
         "  a: {action: 'kill -INT $PPID; sleep 30', next: b}\n  b: {terminal: true}\n"
@@ -227,10 +227,8 @@ def test_an_interrupted_run_records_nothing(llc: Llc, tmp_path: Path) -> None:
     [world for case in CASES for world in worlds(case)[:1]],
     ids=lambda world: f"{world.parent.name}-{world.stem}",
 )
-def test_golden_runs_become_cases_that_pass(
-    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Written, read back and told again by the program its source is now, it is the same."""
+def test_cases_of_golden_runs_pass(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A case that is written and read back passes with the program compiled from the source."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     project = tmp_path / "project"
     run_world(world, project, monkeypatch)
@@ -243,10 +241,10 @@ def test_golden_runs_become_cases_that_pass(
 
 
 def test_names_of_runs_and_cases_are_completed(llc: Llc, tmp_path: Path) -> None:
-    """Cases by name and by path, runs by loop and by id; files that are no cases are left out."""
+    """Cases by name and by path, runs by loop and by id; other files are left out."""
     from llc.runtime.cli import completers
 
-    case_of(llc, tmp_path)
+    record_case(llc, tmp_path)
     (tmp_path / "ci").mkdir()
     llc("record", "fix", "-o", "ci/types.yaml")
     (tmp_path / "ci" / "other.yaml").write_text("name: other\n")
@@ -260,9 +258,9 @@ def test_names_of_runs_and_cases_are_completed(llc: Llc, tmp_path: Path) -> None
 # --- failing and updating ---------------------------------------------------------------------
 
 
-def test_an_edited_source_fails_with_its_first_difference(llc: Llc, tmp_path: Path) -> None:
-    """What was recorded, what comes now, and where; exit code 1."""
-    case_of(llc, tmp_path)
+def test_edited_source_fails_with_the_first_difference(llc: Llc, tmp_path: Path) -> None:
+    """The report has the recorded and the new effect and its position; the exit code is 1."""
+    record_case(llc, tmp_path)
     (tmp_path / ".loops/fix.yaml").write_text(LOOP.replace("echo mended", "echo patched"))
     done = llc("test")
     assert done.returncode == 1
@@ -272,9 +270,9 @@ def test_an_edited_source_fails_with_its_first_difference(llc: Llc, tmp_path: Pa
     assert done.stdout.endswith("1 case: 1 failed\n")
 
 
-def test_update_rewrites_what_the_recorded_results_suffice_for(llc: Llc, tmp_path: Path) -> None:
-    """A state under another name asks for the same: its results stay, the trace is the new one."""
-    before = case_of(llc, tmp_path)
+def test_update_rewrites_the_case_if_recorded_results_suffice(llc: Llc, tmp_path: Path) -> None:
+    """The results of a renamed state are kept; the trace is new."""
+    before = record_case(llc, tmp_path)
     (tmp_path / ".loops/fix.yaml").write_text(
         LOOP.replace("mend:", "repair:").replace("on_failure: mend", "on_failure: repair")
     )
@@ -286,7 +284,7 @@ def test_update_rewrites_what_the_recorded_results_suffice_for(llc: Llc, tmp_pat
     assert llc("test").returncode == 0
 
 
-JUDGED = """name: fix
+EVALUATED = """name: fix
 llm: {model: claude-haiku-4-5}
 initial: check
 states:
@@ -305,16 +303,18 @@ states:
 @pytest.mark.parametrize(
     ("before", "after"), [("Is it good?", "Is it very good?"), ("claude-haiku-4-5", "claude-sonnet-4-5")]
 )
-def test_update_keeps_the_reply_to_another_prompt(llc: Llc, tmp_path: Path, before: str, after: str) -> None:
-    """The prompt or the model of an evaluation changed: the case asks the new one, the verdict stays."""
+def test_update_keeps_the_verdict_of_a_changed_prompt(
+    llc: Llc, tmp_path: Path, before: str, after: str
+) -> None:
+    """Also if the model of the evaluation has changed; the case has the new request."""
     script = tmp_path / "script.json"
     script.write_text(
         json.dumps(
             [{"kind": "shell", "output": "ok"}, {"kind": "evaluate", "verdict": "success", "confidence": 0.9}]
         )
     )
-    case_of(llc, tmp_path, "fix", JUDGED, "--script", str(script))
-    (tmp_path / ".loops/fix.yaml").write_text(JUDGED.replace(before, after))
+    record_case(llc, tmp_path, "fix", EVALUATED, "--script", str(script))
+    (tmp_path / ".loops/fix.yaml").write_text(EVALUATED.replace(before, after))
     assert llc("test").returncode == 1
     done = llc("test", "--update")
     assert (done.returncode, done.stdout) == (0, "updated .loops/tests/case.yaml\n1 case: 1 updated\n")
@@ -322,9 +322,9 @@ def test_update_keeps_the_reply_to_another_prompt(llc: Llc, tmp_path: Path, befo
     assert llc("test").returncode == 0
 
 
-def test_update_says_which_effect_nobody_recorded(llc: Llc, tmp_path: Path) -> None:
-    """Then the case is left as it is, and fails."""
-    before = case_of(llc, tmp_path)
+def test_update_names_the_effect_that_is_not_recorded(llc: Llc, tmp_path: Path) -> None:
+    """The case is not changed, and fails."""
+    before = record_case(llc, tmp_path)
     (tmp_path / ".loops/fix.yaml").write_text(LOOP.replace("echo mended", "echo patched"))
     done = llc("test", "--update")
     assert done.returncode == 1
@@ -332,9 +332,9 @@ def test_update_says_which_effect_nobody_recorded(llc: Llc, tmp_path: Path) -> N
     assert (tmp_path / ".loops/tests/case.yaml").read_text() == before
 
 
-def test_a_source_that_is_gone_or_invalid_is_an_error(llc: Llc, tmp_path: Path) -> None:
-    """With its diagnostics, at their places; other cases are told all the same."""
-    case_of(llc, tmp_path)
+def test_missing_or_invalid_source_is_an_error(llc: Llc, tmp_path: Path) -> None:
+    """The diagnostics have their positions; the other cases are tested."""
+    record_case(llc, tmp_path)
     llc("run", "-e", "(+ 1 2)", "--quiet", "--record", "sum")
     (tmp_path / ".loops/fix.yaml").write_text(LOOP.replace("next: check", "next: chekc"))
     done = llc("test")
@@ -345,12 +345,12 @@ def test_a_source_that_is_gone_or_invalid_is_an_error(llc: Llc, tmp_path: Path) 
     assert "there is no file" in llc("test").stdout
 
 
-def test_no_cases_is_an_error_of_its_own(llc: Llc, tmp_path: Path) -> None:
-    """Exit code 2: a test run that tests nothing must not look like a good one."""
+def test_testing_without_cases_is_an_error(llc: Llc, tmp_path: Path) -> None:
+    """Exit code 2: a test run without tests must not look like a success."""
     done = llc("test")
     assert done.returncode == 2
     assert "there are no recorded cases in .loops/tests/" in done.stderr
-    case_of(llc, tmp_path)
+    record_case(llc, tmp_path)
     done = llc("test", "-k", "other")
     assert done.returncode == 2
     assert "none of 1 case has `other` in its path" in done.stderr
@@ -359,8 +359,8 @@ def test_no_cases_is_an_error_of_its_own(llc: Llc, tmp_path: Path) -> None:
 
 
 def test_reports_for_scripts_and_ci(llc: Llc, tmp_path: Path) -> None:
-    """`--json` has the difference as data; JUnit's XML is well-formed whatever a case holds."""
-    case_of(llc, tmp_path)
+    """`--json` has the difference as data; the JUnit XML is well-formed for any case."""
+    record_case(llc, tmp_path)
     llc("run", "-e", "(+ 1 2)", "--quiet", "--record", "sum")
     (tmp_path / ".loops/fix.yaml").write_text(LOOP.replace("echo mended", "printf 'a\\\\x1b<&>'"))
     (tmp_path / ".loops/tests/zz.yaml").write_text('llc_case: 1\nsource: "a\\eb"\ntrace: 7\n')
@@ -426,18 +426,16 @@ HEAD = "llc_case: 1\nsource: x.yaml\n"
         ("llc_case: 1\x00\n", "is not allowed in YAML", 1),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_case_is_said_at_its_place(
-    tmp_path: Path, text: str, message: str, line: int
-) -> None:
-    """A case is untrusted input: whatever it holds, it is read or refused."""
+def test_invalid_case_is_reported_with_its_line(tmp_path: Path, text: str, message: str, line: int) -> None:
+    """A case is untrusted input: any content is either read or refused."""
     path = tmp_path / "case.yaml"
     path.write_text(text)
     with pytest.raises(CompileError) as caught:
         case_reader.read(str(path))
-    found = caught.value.diagnostics[0]
-    assert message in found.message
-    assert found.span is not None
-    assert found.span.line == line
+    diagnostic = caught.value.diagnostics[0]
+    assert message in diagnostic.message
+    assert diagnostic.span is not None
+    assert diagnostic.span.line == line
 
 
 TEXTS = st.text(max_size=12) | st.sampled_from(
@@ -453,44 +451,42 @@ FIELDS = st.dictionaries(st.sampled_from(["output", "elapsed_ms", "error", "valu
 
 @settings(max_examples=150)
 @given(st.lists(st.tuples(FIELDS, FIELDS), max_size=4), VALUES)
-def test_whatever_is_recorded_reads_back(
-    rows: list[tuple[dict[str, Any], dict[str, Any]]], value: Any
-) -> None:
-    """Written as a case and read again, notes, arguments, results and the outcome are the same."""
+def test_written_case_reads_back(rows: list[tuple[dict[str, Any], dict[str, Any]]], value: Any) -> None:
+    """Notes, arguments, results and the outcome are unchanged after writing and reading a case."""
     import tempfile
 
     texts: dict[str, str] = {}
 
-    def keep(text: str) -> dict[str, Any]:
+    def store(text: str) -> dict[str, Any]:
         packed = codec.digest_only(text)
         texts[packed["$blob"]] = text
         return packed
 
     recording = Recording("any", {}, lambda name, size: texts[name])
     for seq, (args, result) in enumerate(rows, 1):
-        recording.events.append(Note("log", make_case.pack_map(args, keep)))
-        recording.events.append(EffectRequest(seq, "shell", make_case.pack_map(args, keep)))
-        recording.give(Answer(seq, make_case.pack_map(result, keep)))
-    recording.end = make_case.pack_map({"status": "success", "value": value}, keep)
+        recording.events.append(Note("log", make_case.pack_map(args, store)))
+        recording.events.append(EffectRequest(seq, "shell", make_case.pack_map(args, store)))
+        recording.give(Answer(seq, make_case.pack_map(result, store)))
+    recording.end = make_case.pack_map({"status": "success", "value": value}, store)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "case.yaml")
         case_writer.write(Case(path, "x.yaml", None, {}, (), 0, recording))
-        again = case_reader.read(path).recording
-        assert len(again.events) == len(recording.events)
-        assert all(map(diff.is_same, recording.events, again.events))
-        for then, now in zip(recording.answers, again.answers, strict=True):
-            assert json_of(recording.result(then)) == json_of(again.result(now))
-        assert again.events_before == recording.events_before
-        assert again.end is not None
-        assert diff.is_same(again.end, recording.end)
+        read_back = case_reader.read(path).recording
+        assert len(read_back.events) == len(recording.events)
+        assert all(map(diff.is_same, recording.events, read_back.events))
+        for old, new in zip(recording.answers, read_back.answers, strict=True):
+            assert json_of(recording.result(old)) == json_of(read_back.result(new))
+        assert read_back.events_before == recording.events_before
+        assert read_back.end is not None
+        assert diff.is_same(read_back.end, recording.end)
 
 
 def json_of(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def test_a_case_of_deep_values_and_long_texts_reads_back(tmp_path: Path) -> None:
-    """What YAML should not hold is kept as JSON, or beside the case; what is not needed any more goes."""
+def test_deep_values_and_long_texts_read_back(tmp_path: Path) -> None:
+    """Deep values are stored as JSON, long texts in files that are removed when no longer needed."""
     deep: Any = "x"
     for _ in range(300):
         deep = [deep]
@@ -500,18 +496,16 @@ def test_a_case_of_deep_values_and_long_texts_reads_back(tmp_path: Path) -> None
     path = tmp_path / "case.yaml"
     case = Case(str(path), "x.yaml", None, {}, (), 0, recording)
     case_writer.write(case)
-    again = case_reader.read(str(path)).recording
-    assert again.result(again.answers[0]) == {"value": deep}
+    read_back = case_reader.read(str(path)).recording
+    assert read_back.result(read_back.answers[0]) == {"value": deep}
     assert [len(file.read_text()) for file in (tmp_path / "case.outputs").iterdir()] == [10_000]
     recording.events[0] = EffectRequest(1, "jq", {"program": ".", "input": "y"})
     case_writer.write(case)
     assert not (tmp_path / "case.outputs").exists()
 
 
-def test_a_case_that_could_not_be_read_again_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The limit of a file is the same for writing and for reading."""
+def test_oversized_case_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writing and reading have the same size limit."""
     monkeypatch.setattr(case_writer, "_MAX_CASE_BYTES", 1000)
     recording = Recording("long", {}, lambda name, size: "")
     recording.events += [EffectRequest(number, "jq", {"program": "."}) for number in range(100)]
@@ -522,32 +516,32 @@ def test_a_case_that_could_not_be_read_again_is_not_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_text_beside_a_case_that_was_changed_is_told(llc: Llc, tmp_path: Path) -> None:
-    """Its hash is its name."""
-    text = case_of(
+def test_changed_text_file_is_reported(llc: Llc, tmp_path: Path) -> None:
+    """The file name of a text is its digest."""
+    text = record_case(
         llc,
         tmp_path,
         "long",
         "name: long\ninitial: a\nstates:\n  a: {action: 'seq 9000', next: b}\n  b: {terminal: true}\n",
     )
     assert "$blob" in text
-    (beside,) = (tmp_path / ".loops/tests/case.outputs").iterdir()
+    (text_file,) = (tmp_path / ".loops/tests/case.outputs").iterdir()
     assert llc("test").returncode == 0
-    beside.write_text("1\n")
+    text_file.write_text("1\n")
     done = llc("test")
     assert done.returncode == 1
     assert "is damaged" in done.stdout
     assert "--> .loops/tests/case.yaml:" in done.stdout
 
 
-def test_calls_side_by_side_that_end_the_run_or_fail_become_cases(llc: Llc, tmp_path: Path) -> None:
-    """Effects begin as there is room: what the case holds is the order of results."""
-    leaves = """(parallel-map
+def test_concurrent_calls_that_exit_or_fail_are_recorded(llc: Llc, tmp_path: Path) -> None:
+    """The case has the results in their recorded order."""
+    exits = """(parallel-map
       (lambda (n)
         (begin (log-message "in" n) (sleep (/ n 10)) (if (= n 2) (exit 7) n) (log-message "out" n) n))
       (list 3 1 2))"""
-    fails = leaves.replace("(exit 7)", '(+ 1 "a")')
-    assert llc("run", "-e", leaves, "--record", "leaves", "--quiet").returncode == 7
+    fails = exits.replace("(exit 7)", '(+ 1 "a")')
+    assert llc("run", "-e", exits, "--record", "leaves", "--quiet").returncode == 7
     assert llc("run", "-e", fails, "--record", "fails", "--quiet").returncode == 1
     assert llc("test").stdout.endswith("2 cases: 2 passed\n")
     last = json.loads(llc("trace", ".loops/tests/leaves.yaml", "--json").stdout.splitlines()[-1])

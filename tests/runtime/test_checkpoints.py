@@ -32,7 +32,7 @@ from llc.runtime.runs import checkpoints as checkpoints
 from llc.runtime.runs.checkpoints import Checkpoints
 from llc.vm.code.emit import emit
 
-# Counts by itself, so that an effect given another's result is seen in the end.
+# The sum makes it visible in the end if an effect got the result of another effect.
 LOOP = """
 name: count
 initial: work
@@ -48,18 +48,18 @@ states:
 STEPS = 400
 
 
-class Told(World):
-    """Adds one to what an action echoes; after `limit` actions the process is as if it were killed."""
+class CountingWorld(World):
+    """Adds one to the number that an action echoes; after `limit` actions it simulates a kill."""
 
     def __init__(self, limit: int, pad: int = 0) -> None:
         super().__init__()
-        self.left = limit
+        self.remaining = limit
         self.pad = pad
 
     def perform(self, effect: Any, context: Context) -> dict[str, Any]:
-        if self.left == 0:
+        if self.remaining == 0:
             raise KeyboardInterrupt
-        self.left -= 1
+        self.remaining -= 1
         word = effect.args["command"].split()[1].strip("'")
         number = int(word.split("|")[0]) + 1
         output = f"{number}|" + "x" * self.pad if self.pad else str(number)
@@ -69,53 +69,55 @@ class Told(World):
 
 @pytest.fixture
 def project(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    # Hundreds of steps: what is on disk when is tested with the journal.
+    # Hundreds of steps need no real syncs; the journal tests cover durability.
     monkeypatch.setattr(files, "fdatasync", lambda fd: None)
     monkeypatch.setattr(checkpoints, "SHARE", 0)
     return project_dir
 
 
-def interrupted_run(world: Told, limit: int = STEPS + 5, text: str = LOOP) -> RunFolder:
-    """A run that was killed when `world` had performed all its actions."""
+def interrupted_run(world: CountingWorld, limit: int = STEPS + 5, text: str = LOOP) -> RunFolder:
+    """A run that was killed after `world` had performed all its actions."""
     image = emit(compile_text(text.replace("LIMIT", str(limit)), ".loops/count.yaml").program)
     run, lock = locks.start("", image.name, ["."], {"program": image.name})
     journal.write_file(run.image, image.to_bytes())
-    book = Journal.create(run.journal, lambda: "2024-01-15T10:30:00.000Z")
+    journal_file = Journal.create(run.journal, lambda: "2024-01-15T10:30:00.000Z")
     about = {"run": run.id, "program": image.name, "path": ".loops/count.yaml"}
-    book.write("run_start", {"format": 1, **about, "program_hash": image.program_hash, "llc": ""})
+    journal_file.write("run_start", {"format": 1, **about, "program_hash": image.program_hash, "llc": ""})
     from llc.vm.tiered import Machine
 
     interrupt = Interrupt()
-    driver = Driver(Machine(image), world, book, run, Display(), interrupt, checkpoints=Checkpoints(run))
+    driver = Driver(
+        Machine(image), world, journal_file, run, Display(), interrupt, checkpoints=Checkpoints(run)
+    )
     with pytest.raises(KeyboardInterrupt):
         driver.run()
-    book.close()
+    journal_file.close()
     lock.close()
     interrupt.close()
     return run
 
 
 def resume(run: RunFolder) -> Any:
-    """The outcome of resuming, with a world that goes on counting."""
+    """Resume the run with a counting world; return status, iterations, steps and sum."""
     values = options.Values(run.id, quiet=True, accept_loss=True)
     assert launch_resume.resume(values) == 3  # at its limit
-    ended = RunFolder("", run.path.replace(".running", ".history"))
-    end = ended.end()
+    finished = RunFolder("", run.path.replace(".running", ".history"))
+    end = finished.end()
     assert end is not None
-    state = json.loads(Path(ended.state).read_text())
+    state = json.loads(Path(finished.state).read_text())
     return end["status"], end["iterations"], end["steps"], state["captured"]["sum"]["output"].strip()
 
 
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Resumed runs go on in a world like the one they began in."""
-    monkeypatch.setattr("llc.runtime.launch.command.World", lambda: Told(10**6))
+    """Resumed runs use a counting world like the one that they started in."""
+    monkeypatch.setattr("llc.runtime.launch.command.World", lambda: CountingWorld(10**6))
 
 
 EXPECTED = ("limit", STEPS + 5, STEPS + 5, str(STEPS + 5))
 
 
-def spoil(path: Path, how: str) -> None:
+def damage(path: Path, how: str) -> None:
     data = path.read_bytes()
     match how:
         case "gone":
@@ -135,20 +137,20 @@ def spoil(path: Path, how: str) -> None:
 
 
 def forge(path: Path, change: dict[str, Any]) -> None:
-    """Change a checkpoint so that its checksum is right."""
+    """Change a checkpoint and update its checksum."""
     event = journal.unseal(zlib.decompress(path.read_bytes())[:-1])
     assert event is not None
     path.write_bytes(zlib.compress(journal.seal({**event, **change})))
 
 
 def test_events_before_a_checkpoint_are_not_replayed(project: Path) -> None:
-    """Of a run of 400 steps only the last few are read and executed again."""
-    run = interrupted_run(Told(STEPS))
-    found = resumption.Resumption(run, pytest.fail)
+    """Of a run of 400 steps, only the last few are read and executed again."""
+    run = interrupted_run(CountingWorld(STEPS))
+    resumed = resumption.Resumption(run, pytest.fail)
     image = load_image(run.image)
-    position = found.replay(image, Told(0))
+    position = resumed.replay(image, CountingWorld(0))
     machine = position.machine
-    assert 0 < len(found.history.effects) < 150
+    assert 0 < len(resumed.history.effects) < 150
     assert machine.seq == STEPS + 1
     assert position.progress.iteration == STEPS + 1
     assert position.lost == []
@@ -163,10 +165,10 @@ def test_damaged_checkpoints_do_not_change_the_outcome(
     project: Path, first: str, second: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The newest intact checkpoint, an earlier one or the whole journal is used; counters are exact."""
-    run = interrupted_run(Told(STEPS))
+    run = interrupted_run(CountingWorld(STEPS))
     newest, older = (checkpoint.turn + 1 for checkpoint in checkpoint_reader.load(run)[0])
     for number, how in ((newest, first), (older, second)):
-        spoil(Path(run.path) / f"checkpoint-{number}", how)
+        damage(Path(run.path) / f"checkpoint-{number}", how)
     assert resume(run) == EXPECTED
     shown = capfd.readouterr().err
     assert (f"checkpoint-{newest}" in shown) == (first not in ("kept", "gone"))
@@ -176,7 +178,7 @@ def test_damaged_checkpoints_do_not_change_the_outcome(
 @pytest.mark.parametrize("keep", [0.2, 0.5, 0.9])
 def test_a_checkpoint_beyond_the_journal_is_ignored(project: Path, keep: float) -> None:
     """After a power failure the journal may be shorter than a checkpoint expects."""
-    run = interrupted_run(Told(STEPS))
+    run = interrupted_run(CountingWorld(STEPS))
     path = Path(run.journal)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[: int(len(lines) * keep)]))
@@ -186,25 +188,25 @@ def test_a_checkpoint_beyond_the_journal_is_ignored(project: Path, keep: float) 
 @pytest.mark.usefixtures("counting")
 def test_a_checkpoint_with_a_lost_output_file_is_ignored(project: Path) -> None:
     """The journal then determines which results are lost."""
-    run = interrupted_run(Told(STEPS, pad=40_000), limit=STEPS + 5)
+    run = interrupted_run(CountingWorld(STEPS, pad=40_000), limit=STEPS + 5)
     shutil.rmtree(run.outputs)
-    found = []
-    resumed = resumption.Resumption(run, found.append)
-    position = resumed.replay(load_image(run.image), Told(0))
+    notices = []
+    resumed = resumption.Resumption(run, notices.append)
+    position = resumed.replay(load_image(run.image), CountingWorld(0))
     assert resumed.history.checkpoint is None
-    assert any("cannot be read" in sentence for sentence in found)
-    assert any("the result of effect 1 is lost" in sentence for sentence in position.lost)
+    assert any("cannot be read" in notice for notice in notices)
+    assert any("the result of effect 1 is lost" in notice for notice in position.lost)
 
 
 def test_a_checkpoint_is_readable_only_by_its_owner(project: Path) -> None:
     """It contains the captures of the run."""
-    run = interrupted_run(Told(STEPS))
+    run = interrupted_run(CountingWorld(STEPS))
     assert {path.stat().st_mode & 0o777 for path in Path(run.path).glob("checkpoint-*")} == {0o600}
 
 
 def test_a_finished_run_leaves_no_checkpoint(project: Path) -> None:
     """Checkpoints serve only resuming; the history keeps the journal."""
-    run = interrupted_run(Told(STEPS))
+    run = interrupted_run(CountingWorld(STEPS))
     assert checkpoint_reader.load(run)[0]
     launch_resume.resume(options.Values(run.id, quiet=True))
     assert not list(project.glob(".loops/.history/*/checkpoint-*"))
@@ -215,21 +217,27 @@ def test_an_interrupted_run_leaves_a_checkpoint(project: Path) -> None:
     image = emit(compile_text(LOOP.replace("LIMIT", "9"), ".loops/count.yaml").program)
     runs.make_running_folder("")
     run = RunFolder.create("", "count")
-    book = Journal.create(run.journal, lambda: "2024-01-15T10:30:00.000Z")
+    journal_file = Journal.create(run.journal, lambda: "2024-01-15T10:30:00.000Z")
     interrupt = Interrupt()
     from llc.vm.tiered import Machine
 
-    class Stopping(Told):
+    class StoppingWorld(CountingWorld):
         def perform(self, effect: Any, context: Context) -> dict[str, Any]:
-            if self.left == 1:
+            if self.remaining == 1:
                 interrupt.set()
             return super().perform(effect, context)
 
     driver = Driver(
-        Machine(image), Stopping(3), book, run, Display(), interrupt, checkpoints=Checkpoints(run)
+        Machine(image),
+        StoppingWorld(3),
+        journal_file,
+        run,
+        Display(),
+        interrupt,
+        checkpoints=Checkpoints(run),
     )
     assert driver.run().status == "interrupted"
-    book.close()
+    journal_file.close()
     interrupt.close()
     ((checkpoint,), notices) = checkpoint_reader.load(run)
     assert notices == []
@@ -237,8 +245,8 @@ def test_an_interrupted_run_leaves_a_checkpoint(project: Path) -> None:
     assert checkpoint.facts["progress"][:3] == ["work", 4, 4]
 
 
-class Growing(Told):
-    """Gives as the output what `portion` gives for the number of actions that are left."""
+class GrowingWorld(CountingWorld):
+    """The output of an action is `portion` of the number of remaining actions."""
 
     def __init__(self, limit: int, portion: Callable[[int], str]) -> None:
         super().__init__(limit)
@@ -246,7 +254,7 @@ class Growing(Told):
 
     def perform(self, effect: Any, context: Context) -> dict[str, Any]:
         result = super().perform(effect, context)
-        return {**result, "output": self.portion(self.left)}
+        return {**result, "output": self.portion(self.remaining)}
 
 
 def test_stored_bytes_grow_linearly_with_the_state(project: Path) -> None:
@@ -258,12 +266,14 @@ def test_stored_bytes_grow_linearly_with_the_state(project: Path) -> None:
         for n in range(count)
     )
     text = f"name: grow\ninitial: s0\nmax_iterations: 10\nstates:\n{names}  done: {{terminal: true}}\n"
-    world = Growing(2 * count - 1, lambda left: "" if left % 2 else f"{left:04}" * 256)
+    world = GrowingWorld(2 * count - 1, lambda remaining: "" if remaining % 2 else f"{remaining:04}" * 256)
     run = interrupted_run(world, text=text)
-    kept = sum(path.stat().st_size for path in Path(run.path).rglob("*") if path.name != "program.llb")
-    assert kept <= 2_000_000
-    found = resumption.Resumption(run, pytest.fail)
-    assert len(found.history.effects) < count
+    stored_bytes = sum(
+        path.stat().st_size for path in Path(run.path).rglob("*") if path.name != "program.llb"
+    )
+    assert stored_bytes <= 2_000_000
+    resumed = resumption.Resumption(run, pytest.fail)
+    assert len(resumed.history.effects) < count
 
 
 def test_a_scripted_run_resumes_at_its_script_position(
@@ -293,56 +303,56 @@ def test_the_history_in_each_checkpoint_is_that_of_the_journal(
 ) -> None:
     """The fold of the file and the fold of the written events are equal."""
     fold = Checkpoints._fold
-    found: list[int] = []
+    checked_lines: list[int] = []
 
     def checked(self: Checkpoints, journal: Journal) -> dict[str, Any] | None:
         data = fold(self, journal)
-        read = RunHistory.of(reader.read(journal.path)).to_data()
-        assert json.loads(json.dumps(data)) == json.loads(json.dumps(read))
-        found.append(journal.lines)
+        expected = RunHistory.of(reader.read(journal.path)).to_data()
+        assert json.loads(json.dumps(data)) == json.loads(json.dumps(expected))
+        checked_lines.append(journal.lines)
         return data
 
     monkeypatch.setattr(Checkpoints, "_fold", checked)
     monkeypatch.setattr(checkpoints, "SPACE", 2048)
-    run = interrupted_run(Told(STEPS))
-    before = len(found)
+    run = interrupted_run(CountingWorld(STEPS))
+    before = len(checked_lines)
     assert before > 2
     assert resume(run) == EXPECTED
-    assert len(found) > before
-    ended = RunFolder("", run.path.replace(".running", ".history"))
-    history = checkpoint_reader.history(ended)
+    assert len(checked_lines) > before
+    finished = RunFolder("", run.path.replace(".running", ".history"))
+    history = checkpoint_reader.history(finished)
     assert history.end is not None
-    assert history.lines == found[-1]
+    assert history.lines == checked_lines[-1]
 
 
 def test_the_journal_is_on_disk_before_a_checkpoint(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk may lose an earlier write and keep a later one, and events before a checkpoint are not read."""
-    write, seen = RunFolder.write, []
+    write, is_synced = RunFolder.write, []
 
-    def look(run: RunFolder, name: str, data: bytes, durable: bool = True) -> None:
+    def write_and_check(run: RunFolder, name: str, data: bytes, durable: bool = True) -> None:
         if name.startswith("checkpoint"):
-            seen.append(books[-1].synced() == (books[-1].size, books[-1].lines))
+            is_synced.append(journals[-1].synced() == (journals[-1].size, journals[-1].lines))
         write(run, name, data, durable)
 
-    books: list[Journal] = []
+    journals: list[Journal] = []
     create = Journal.create
 
-    def remember(*given: Any) -> Journal:
-        books.append(create(*given))
-        return books[-1]
+    def create_and_collect(*args: Any) -> Journal:
+        journals.append(create(*args))
+        return journals[-1]
 
-    monkeypatch.setattr(RunFolder, "write", look)
-    monkeypatch.setattr(Journal, "create", remember)
-    interrupted_run(Told(STEPS))
-    assert seen
-    assert all(seen)
+    monkeypatch.setattr(RunFolder, "write", write_and_check)
+    monkeypatch.setattr(Journal, "create", create_and_collect)
+    interrupted_run(CountingWorld(STEPS))
+    assert is_synced
+    assert all(is_synced)
 
 
 def test_a_resume_makes_the_names_of_long_outputs_durable(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The earlier process may have died, or its disk may have failed, before the sync."""
-    run = interrupted_run(Told(3))
+    run = interrupted_run(CountingWorld(3))
     run.blobs.store("x" * 100_000)
     sync_names, synced = files.sync_names, []
     monkeypatch.setattr(files, "sync_names", lambda path: (synced.append(path), sync_names(path)))
@@ -353,29 +363,29 @@ def test_a_resume_makes_the_names_of_long_outputs_durable(
 @pytest.mark.usefixtures("counting")
 def test_a_resume_reads_only_the_end_of_the_journal(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads the first line and the end; it does not search the whole journal for linked code."""
-    run = interrupted_run(Told(STEPS))
+    run = interrupted_run(CountingWorld(STEPS))
     size = Path(run.journal).stat().st_size
-    read = 0
+    read_bytes = 0
 
-    class Counted(io.FileIO):
+    class CountedFile(io.FileIO):
         def readinto(self, buffer: Any) -> int | None:
-            nonlocal read
+            nonlocal read_bytes
             count = super().readinto(buffer)
-            read += count or 0
+            read_bytes += count or 0
             return count
 
-    opened = files.open
+    open_file = files.open
 
-    def counted(path: Any, mode: str = "r", *more: Any, **named: Any) -> Any:
+    def open_counted(path: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         name = os.readlink(f"/proc/self/fd/{path}") if isinstance(path, int) else str(path)
         if mode == "rb" and name.endswith(".jsonl"):
-            return io.BufferedReader(Counted(path), 8192)
-        return opened(path, mode, *more, **named)
+            return io.BufferedReader(CountedFile(path), 8192)
+        return open_file(path, mode, *args, **kwargs)
 
-    monkeypatch.setattr(files, "open", counted)
+    monkeypatch.setattr(files, "open", open_counted)
     assert resume(run) == EXPECTED
     assert checkpoints.SPACE < size < 8 * checkpoints.SPACE
-    assert 0 < read < size
+    assert 0 < read_bytes < size
 
 
 @pytest.mark.parametrize("block", [1, 100, 300, 1 << 20])
@@ -393,5 +403,5 @@ def test_program_changes_are_found_anywhere_in_the_journal(
     path.write_bytes(
         b"".join([note, changed[0], changed[1], note, changed[0][:-9] + b"\n", note, changed[2]])
     )
-    found = run_programs.links(str(path))
-    assert found == (tuple(map(tuple, links)) if block > len(changed[0]) else ())
+    links_found = run_programs.links(str(path))
+    assert links_found == (tuple(map(tuple, links)) if block > len(changed[0]) else ())

@@ -63,21 +63,21 @@ def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     return run_llc
 
 
-def process(*words: str, **given: Any) -> subprocess.CompletedProcess[str]:
-    """llc as a process of its own."""
-    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **given}
-    return subprocess.run([sys.executable, "-m", "llc", *words], text=True, check=False, **given)
+def run_process(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run llc in its own process."""
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.run([sys.executable, "-m", "llc", *words], text=True, check=False, **options)
 
 
-def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """The one JSON object on stdout."""
-    assert done.stdout.count("\n") == 1
-    found = json.loads(done.stdout)
-    assert isinstance(found, dict)
-    return found
+def json_object(completed: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """The single JSON object on stdout."""
+    assert completed.stdout.count("\n") == 1
+    value = json.loads(completed.stdout)
+    assert isinstance(value, dict)
+    return value
 
 
-# --- run --------------------------------------------------------------------------------------
+# --- run ----------------------------------------------------------------------------------------
 
 
 def test_run_shows_progress_and_exits_0(llc: Llc) -> None:
@@ -104,7 +104,7 @@ def test_run_shows_progress_and_exits_0(llc: Llc) -> None:
         ("exit 7", 1, "error", "error"),
     ],
 )
-def test_the_exit_code_and_the_answer_report_the_outcome(
+def test_exit_code_and_json_report_the_outcome(
     llc: Llc, tmp_path: Path, action: str, code: int, status: str, terminated_by: str
 ) -> None:
     """0 for success, 1 for a failure terminal or an error; `--json` tells them apart."""
@@ -112,32 +112,36 @@ def test_the_exit_code_and_the_answer_report_the_outcome(
     path.write_text(GOOD.replace("echo ${context.word}", action).replace("context: {word: hello}\n", ""))
     done = llc("run", "x.yaml", "--json")
     assert done.returncode == code
-    found = answer(done)
-    assert (found["status"], found["terminated_by"]) == (status, terminated_by)
-    assert list(found) == [
+    outcome = json_object(done)
+    assert (outcome["status"], outcome["terminated_by"]) == (status, terminated_by)
+    assert list(outcome) == [
         "run", "program", "status", "terminated_by", "final_state",
         "iterations", "steps", "value", "error", "duration_ms",
     ]  # fmt: skip
-    assert (found["error"] is None) == (status != "error")
+    assert (outcome["error"] is None) == (status != "error")
 
 
-def test_a_limit_exits_3(llc: Llc, tmp_path: Path) -> None:
+def test_limit_exits_3(llc: Llc, tmp_path: Path) -> None:
     """max_iterations, from the file or from the command line."""
     (tmp_path / "spins.yaml").write_text(SPINS)
     done = llc("run", "spins.yaml", "--json", "--max-iterations", "2")
     assert done.returncode == 3
-    found = answer(done)
-    assert (found["status"], found["terminated_by"], found["iterations"]) == ("limit", "max_iterations", 2)
+    outcome = json_object(done)
+    assert (outcome["status"], outcome["terminated_by"], outcome["iterations"]) == (
+        "limit",
+        "max_iterations",
+        2,
+    )
 
 
-def test_an_invalid_loop_exits_2_with_a_json_answer(llc: Llc) -> None:
+def test_invalid_loop_exits_2_with_json(llc: Llc) -> None:
     """With --json the diagnostics are in the one object; otherwise they are on stderr."""
     done = llc("run", "bad", "--json")
     assert done.returncode == 2
-    found = answer(done)
-    assert (found["status"], found["run"]) == ("error", None)
-    assert found["error"]["kind"] == "invalid-loop"
-    assert found["error"]["diagnostics"][0]["line"] == 4
+    outcome = json_object(done)
+    assert (outcome["status"], outcome["run"]) == ("error", None)
+    assert outcome["error"]["kind"] == "invalid-loop"
+    assert outcome["error"]["diagnostics"][0]["line"] == 4
     assert "did you mean `done`?" in done.stderr
 
 
@@ -209,7 +213,7 @@ def test_a_scripted_run_performs_nothing(llc: Llc, tmp_path: Path) -> None:
     (tmp_path / "world.yaml").write_text("- {state: other}\n")
     done = llc("run", "good", "--script", "world.yaml", "--json")
     assert done.returncode == 1
-    assert "echo hello" in answer(done)["error"]["message"]
+    assert "echo hello" in json_object(done)["error"]["message"]
 
 
 def test_an_image_runs_like_its_loop(llc: Llc) -> None:
@@ -234,7 +238,7 @@ def test_an_image_is_verified_once(llc: Llc, tmp_path: Path) -> None:
     assert not (HEAVY | {"llc.vm.code.verify", "llc.ir.verify"}) & modules
     (entry,) = (tmp_path / ".loops" / ".cache").glob("*.sound")
     data = entry.read_bytes()
-    entry.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))  # an entry that is not ours is none
+    entry.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))  # a forged entry
     assert "llc.vm.code.verify" in imported_by("run", "y.llb", "-q")[1]
     llc("compile", "good", "-o", "z.llb", "--context", "word=z")
     assert "llc.vm.code.verify" in imported_by("run", "z.llb", "-q")[1]
@@ -249,7 +253,7 @@ def test_the_program_of_a_local_run_is_not_verified_again(llc: Llc) -> None:
 
 
 def test_a_loop_without_an_agent_loads_no_schema_of_agents(llc: Llc) -> None:
-    """Its first run compiles it; the schema of agents takes as long to load as a third of the compiler."""
+    """Loading the schema of agents takes a third of the time of loading the compiler."""
     code, modules = imported_by("run", "good", "-q")
     assert code == 0
     assert "llc.frontend.compile" in modules
@@ -257,7 +261,7 @@ def test_a_loop_without_an_agent_loads_no_schema_of_agents(llc: Llc) -> None:
 
 
 def test_an_unsound_image_is_never_accepted(llc: Llc, tmp_path: Path) -> None:
-    """Nor at the second attempt: only successful verifications are remembered."""
+    """A second attempt fails too: only successful verifications are cached."""
     from llc.vm.code.image import Image
 
     round = {"action": "false", "on_success": "b", "on_failure": "a"}
@@ -265,7 +269,7 @@ def test_an_unsound_image_is_never_accepted(llc: Llc, tmp_path: Path) -> None:
     Path("round.yaml").write_text(json.dumps(loop))
     llc("compile", "round.yaml", "-o", "x.llb")
     image = Image.from_bytes(Path("x.llb").read_bytes())
-    image.meta["limits"]["max_iterations"] += 1  # than what its code keeps to
+    image.meta["limits"]["max_iterations"] += 1  # more than its code enforces
     Path("x.llb").write_bytes(image.to_bytes())
     for _ in range(2):
         done = llc("run", "x.llb")
@@ -318,16 +322,16 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(llc: Llc, tmp_path: Path) -
         shell=True, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1
-    found = answer(done)
-    assert found["error"]["kind"] == "journal"
-    assert f"llc resume {found['run']}" in found["error"]["help"]
-    assert answer(llc("resume", found["run"], "--json"))["status"] == "success"
+    outcome = json_object(done)
+    assert outcome["error"]["kind"] == "journal"
+    assert f"llc resume {outcome['run']}" in outcome["error"]["help"]
+    assert json_object(llc("resume", outcome["run"], "--json"))["status"] == "success"
 
 
-# --- the cache --------------------------------------------------------------------------------
+# --- the cache ----------------------------------------------------------------------------------
 
 
-def cached(folder: Path) -> list[Path]:
+def cache_entries(folder: Path) -> list[Path]:
     return sorted((folder / ".loops" / ".cache").glob("*.cached"))
 
 
@@ -349,8 +353,8 @@ def imported_by(*words: str) -> tuple[int, set[str]]:
     return int(exit_code), set(modules)
 
 
-def own(modules: set[str]) -> int:
-    """The number of modules of ours, without packages."""
+def count_own_modules(modules: set[str]) -> int:
+    """Number of imported llc modules, without packages."""
     ours = sorted(name for name in modules if name.startswith("llc."))
     packages = {name for name, after in itertools.pairwise(ours) if after.startswith(f"{name}.")}
     return len(set(ours) - packages)
@@ -359,25 +363,25 @@ def own(modules: set[str]) -> int:
 def test_an_unchanged_loop_is_compiled_once(llc: Llc, tmp_path: Path) -> None:
     """The second run uses the first one's image and imports neither compiler nor typer."""
     llc("run", "good", "-q")
-    (entry,) = cached(tmp_path)
-    made = entry.stat().st_mtime_ns
+    (entry,) = cache_entries(tmp_path)
+    modified_at = entry.stat().st_mtime_ns
     code, modules = imported_by("run", "good", "-q")
     assert code == 0
     assert not (HEAVY | {"typing", "json", "bisect"}) & modules
     assert not [name for name in modules if name.startswith("llc.frontend")]
-    assert own(modules) <= 99
-    assert [path.stat().st_mtime_ns for path in cached(tmp_path)] == [made]
+    assert count_own_modules(modules) <= 99
+    assert [path.stat().st_mtime_ns for path in cache_entries(tmp_path)] == [modified_at]
 
 
 def test_inspection_subcommands_import_little(llc: Llc) -> None:
     """Frequent inspection starts as quickly as a run."""
     llc("run", "good", "-q")
-    for verb in ("status", "history", "logs good", "clean --dry-run"):
-        code, modules = imported_by(*verb.split())
-        assert (code, HEAVY & modules) == (0, set()), verb
+    for line in ("status", "history", "logs good", "clean --dry-run"):
+        code, modules = imported_by(*line.split())
+        assert (code, HEAVY & modules) == (0, set()), line
 
 
-# What a loop of states whose actions hold no variables has no use for.
+# Modules that a loop without variables in its actions does not need.
 UNUSED = (
     "loop.paradigms", "loop.natural", "loop.json_schema", "loop.fsm_printer", "template.shell_quoting",
     "shell", "core", "sexp", "expand", "tasks", "lower.program", "link.linker", "link.flow",
@@ -392,16 +396,16 @@ def unused(modules: set[str]) -> list[str]:
 
 def test_compiling_subcommands_import_only_the_compiler(llc: Llc) -> None:
     """They load neither Typer nor modules that only other loops need."""
-    for verb in (
+    for line in (
         "validate good",
         "compile good -o good.llb",
         "disasm good",
         "run good -q --max-iterations 7",
     ):
-        code, modules = imported_by(*verb.split())
+        code, modules = imported_by(*line.split())
         assert code == 0
-        assert HEAVY & modules == {"attr", "attrs", "yaml", "inspect"}, verb
-        assert not unused(modules), verb
+        assert HEAVY & modules == {"attr", "attrs", "yaml", "inspect"}, line
+        assert not unused(modules), line
 
 
 def test_a_first_run_imports_only_compiler_and_runtime(llc: Llc) -> None:
@@ -410,8 +414,8 @@ def test_a_first_run_imports_only_compiler_and_runtime(llc: Llc) -> None:
     assert code == 0
     assert HEAVY & modules == {"attr", "attrs", "yaml", "inspect"}
     assert not unused(modules)
-    # 149 now: the compiler and the IR have 51 of them, the machine and the runtime 98.
-    assert own(modules) <= 150
+    # Currently 149: 51 of the compiler and the IR, 98 of the machine and the runtime.
+    assert count_own_modules(modules) <= 150
 
 
 @pytest.mark.parametrize(
@@ -437,9 +441,8 @@ def test_completion_imports_little(llc: Llc, line: str, monkeypatch: pytest.Monk
 
 
 def test_plain_command_lines_do_not_import_typer(llc: Llc) -> None:
-    """For every subcommand."""
     llc("run", "good", "-q")
-    for verb in (
+    for line in (
         *("list", "stop --all", "answer", "profile good", "replay good", "trace good --json", "tools"),
         *(
             "record good -o good.case.yaml",
@@ -452,8 +455,8 @@ def test_plain_command_lines_do_not_import_typer(llc: Llc) -> None:
         *("fork good --at 1 -q", "batch good -q", "index --rebuild", "task --json '(+ 1 2)'"),
         "--version",
     ):
-        _, modules = imported_by(*shlex.split(verb))
-        assert not {"typer", "rich", "anthropic", "asyncio"} & modules, verb
+        _, modules = imported_by(*shlex.split(line))
+        assert not {"typer", "rich", "anthropic", "asyncio"} & modules, line
 
 
 def test_a_changed_loop_is_compiled_again(llc: Llc, tmp_path: Path) -> None:
@@ -462,25 +465,25 @@ def test_a_changed_loop_is_compiled_again(llc: Llc, tmp_path: Path) -> None:
     (tmp_path / ".loops" / "good.yaml").write_text(GOOD.replace("hello", "bye"))
     assert "│ bye" in llc("run", "good").stdout
     assert "│ ciao" in llc("run", "good", "--context", "word=ciao").stdout
-    assert len(cached(tmp_path)) == 3
+    assert len(cache_entries(tmp_path)) == 3
 
 
 @pytest.mark.parametrize("damage", [b"", b"x" * 500, None])
 def test_a_damaged_cache_is_ignored(llc: Llc, tmp_path: Path, damage: bytes | None) -> None:
     """A damaged entry or a missing folder is not an error."""
     llc("run", "good", "-q")
-    (entry,) = cached(tmp_path)
+    (entry,) = cache_entries(tmp_path)
     entry.write_bytes(damage if damage is not None else entry.read_bytes()[:-5])
     assert "│ hello" in llc("run", "good").stdout
 
 
-def test_a_cache_that_came_with_a_repository_is_not_trusted(llc: Llc, tmp_path: Path) -> None:
+def test_cache_entries_of_another_user_are_not_trusted(llc: Llc, tmp_path: Path) -> None:
     """An entry made under another user's key is not used."""
     llc("run", "good", "-q")
-    (entry,) = cached(tmp_path)
+    (entry,) = cache_entries(tmp_path)
     (tmp_path / ".loops" / "good.yaml").write_text(GOOD.replace("hello", "evil"))
     llc("run", "good", "-q")
-    (evil,) = [path for path in cached(tmp_path) if path != entry]
+    (evil,) = [path for path in cache_entries(tmp_path) if path != entry]
     (tmp_path / ".loops" / "good.yaml").write_text(GOOD)
     entry.write_bytes(evil.read_bytes())
     assert "│ hello" in llc("run", "good").stdout
@@ -493,10 +496,10 @@ def test_warnings_are_shown_every_time(llc: Llc, tmp_path: Path) -> None:
     """A loop with warnings is not cached, so each run shows its warnings."""
     for _ in range(2):
         assert "warning[" in llc("run", "warns", "-q").stderr
-    assert cached(tmp_path) == []
+    assert cache_entries(tmp_path) == []
 
 
-# --- the other verbs --------------------------------------------------------------------------
+# --- other subcommands --------------------------------------------------------------------------
 
 
 def test_validate_checks_all_loops_and_fails_for_one(llc: Llc) -> None:
@@ -529,9 +532,9 @@ def test_validate_as_json_names_files_and_places(llc: Llc) -> None:
     """For CI: valid, counts, and each diagnostic with its place; unknown names included."""
     done = llc("validate", "--json", "good", "bad", "nothing")
     assert done.returncode == 2
-    found = json.loads(done.stdout)
-    assert (found["valid"], found["errors"]) == (False, 2)
-    files = {entry["file"]: entry for entry in found["files"]}
+    report = json.loads(done.stdout)
+    assert (report["valid"], report["errors"]) == (False, 2)
+    files = {entry["file"]: entry for entry in report["files"]}
     assert files[".loops/good.yaml"] == {"file": ".loops/good.yaml", "valid": True, "diagnostics": []}
     (diagnostic,) = files[".loops/bad.yaml"]["diagnostics"]
     assert (diagnostic["severity"], diagnostic["line"], diagnostic["help"]) == (
@@ -543,13 +546,13 @@ def test_validate_as_json_names_files_and_places(llc: Llc) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "begins"), [("fsm", 'name: "good"'), ("ir", "program good entry main"), ("bytecode", "")]
+    ("form", "start"), [("fsm", 'name: "good"'), ("ir", "program good entry main"), ("bytecode", "")]
 )
-def test_emit_selects_the_output_of_compile(llc: Llc, form: str, begins: str) -> None:
+def test_emit_selects_the_output_of_compile(llc: Llc, form: str, start: str) -> None:
     """--emit fsm, ir (the default) or bytecode."""
     done = llc("compile", "good", "--emit", form)
     assert done.returncode == 0
-    assert done.stdout.startswith(begins)
+    assert done.stdout.startswith(start)
     assert done.stdout
     if form == "ir":
         assert llc("compile", "good").stdout == done.stdout
@@ -588,9 +591,9 @@ def test_compile_refuses_contradictory_outputs(llc: Llc, words: list[str], messa
 def test_disasm_shows_a_loop_and_its_image_alike(llc: Llc) -> None:
     """The bytecode of the source and of the image made from it is the same text."""
     llc("compile", "good", "-o", "x.llb")
-    one, other = llc("disasm", "good"), llc("disasm", "x.llb")
-    assert one.returncode == other.returncode == 0
-    assert one.stdout == other.stdout
+    of_loop, of_image = llc("disasm", "good"), llc("disasm", "x.llb")
+    assert of_loop.returncode == of_image.returncode == 0
+    assert of_loop.stdout == of_image.stdout
     assert isinstance(json.loads(llc("disasm", "x.llb", "--json").stdout), dict)
 
 
@@ -603,14 +606,14 @@ def test_schema_is_json_schema(llc: Llc, tmp_path: Path) -> None:
 
 
 def test_other_schemas_are_selected_by_name(llc: Llc) -> None:
-    """Schemas of results."""
+    """Schemas of results have names."""
     assert "parsedContent" in json.loads(llc("schema", "TaskResult").stdout)["properties"]
     refused = llc("schema", "TaskReslt")
     assert (refused.returncode, "did you mean `TaskResult`?" in refused.stderr) == (2, True)
 
 
-def test_a_loop_is_run_by_its_name_alone(llc: Llc) -> None:
-    """`llc NAME` is `llc run NAME` where there is such a loop; a subcommand comes first."""
+def test_loop_name_alone_runs_the_loop(llc: Llc) -> None:
+    """`llc NAME` is `llc run NAME` if such a loop exists; a subcommand takes precedence."""
     assert json.loads(llc("good", "--json").stdout)["final_state"] == "done"
     assert json.loads(llc(".loops/good.yaml", "--json").stdout)["final_state"] == "done"
     refused = llc("goood")
@@ -622,9 +625,9 @@ def test_list_shows_the_loops(llc: Llc) -> None:
     rows = {row["name"]: row for row in json.loads(llc("list", "--json").stdout)}
     assert rows["good"]["description"] == "Checks, then is done."
     assert rows["good"]["paradigm"] == "fsm"
-    told = llc("list").stdout.splitlines()
-    assert told[0].split() == ["LOOP", "PARADIGM", "LAST", "RESULT", "DESCRIPTION"]
-    (good,) = [line for line in told if line.startswith("good ")]
+    shown = llc("list").stdout.splitlines()
+    assert shown[0].split() == ["LOOP", "PARADIGM", "LAST", "RESULT", "DESCRIPTION"]
+    (good,) = [line for line in shown if line.startswith("good ")]
     assert good.split() == ["good", "fsm", "-", "Checks,", "then", "is", "done."]
     assert llc("run", "good").returncode == 0
     (good,) = [line for line in llc("list").stdout.splitlines() if line.startswith("good ")]
@@ -637,9 +640,9 @@ def test_list_uses_the_tools_of_the_project(llc: Llc, tmp_path: Path) -> None:
     (loops / "tools.yaml").write_text(
         "tools:\n  - {name: say, parameters: [what], command: [echo, '${what}']}\n"
     )
-    (loops / "told.sexp").write_text('(say "hello")\n')
-    assert llc("validate", "told").returncode == 0
-    (row,) = [row for row in json.loads(llc("list", "--json").stdout) if row["name"] == "told"]
+    (loops / "caller.sexp").write_text('(say "hello")\n')
+    assert llc("validate", "caller").returncode == 0
+    (row,) = [row for row in json.loads(llc("list", "--json").stdout) if row["name"] == "caller"]
     assert row["valid"]
 
 
@@ -649,7 +652,7 @@ def test_list_running_shows_interrupted_runs(llc: Llc, tmp_path: Path) -> None:
     (tmp_path / ".loops" / "stuck.yaml").write_text(
         GOOD.replace("echo ${context.word}", KILL).replace("good", "stuck")
     )
-    process("run", "stuck", "-q")
+    run_process("run", "stuck", "-q")
     (row,) = json.loads(llc("list", "--running", "--json").stdout)
     assert (row["program"], row["status"]) == ("stuck", "crashed")
 
@@ -658,7 +661,7 @@ def test_run_mentions_an_interrupted_run_of_its_loop(llc: Llc, tmp_path: Path) -
     """One line, if no process owns that run; not with --quiet."""
     loop = tmp_path / ".loops" / "stuck.yaml"
     loop.write_text(GOOD.replace("echo ${context.word}", KILL).replace("good", "stuck"))
-    process("run", "stuck", "-q")
+    run_process("run", "stuck", "-q")
     (row,) = json.loads(llc("list", "--running", "--json").stdout)
     loop.write_text(GOOD.replace("good", "stuck"))
     assert llc("run", "good").stderr == ""
@@ -682,7 +685,7 @@ def test_version_is_shown(llc: Llc) -> None:
     assert re.search(r"^default model +other$", other, re.M)
 
 
-def test_a_subcommand_precedes_a_loop_name(llc: Llc) -> None:
+def test_subcommand_takes_precedence_over_a_loop_name(llc: Llc) -> None:
     """`llc NAME` runs a loop unless a subcommand has that name; a misspelt name gets a suggestion."""
     done = llc("good")
     assert done.returncode == 0
@@ -702,7 +705,7 @@ def test_ll_loop_runs_a_name(llc: Llc) -> None:
 def test_help_lists_every_subcommand(llc: Llc) -> None:
     """Each subcommand also has its own help."""
     shown = llc("--help").stdout
-    assert all(verb in shown for verb in SUBCOMMANDS)
+    assert all(name in shown for name in SUBCOMMANDS)
     assert "--max-iterations" in llc("run", "--help").stdout
     assert llc().returncode == 2
 
@@ -723,7 +726,7 @@ def into_closed_pipe(*words: str) -> subprocess.CompletedProcess[str]:
     read, write = os.pipe()
     os.close(read)
     try:
-        return process(*words, stdout=write)
+        return run_process(*words, stdout=write)
     finally:
         os.close(write)
 
@@ -783,10 +786,10 @@ def test_an_internal_error_in_one_file_does_not_hide_the_others(llc: Llc, tmp_pa
 def test_loop_names_are_completed(llc: Llc) -> None:
     """Shell completion offers the loops of the project."""
     env = {"_LLC_COMPLETE": "complete_bash", "COMP_WORDS": "llc run g", "COMP_CWORD": "2"}
-    assert process(env={**os.environ, **env}).stdout.split() == ["good"]
+    assert run_process(env={**os.environ, **env}).stdout.split() == ["good"]
 
 
-# --- streams that cannot be written, words that cannot be read ---------------------------------
+# --- unwritable streams and unreadable command lines --------------------------------------------
 
 
 def shell(command: str) -> subprocess.CompletedProcess[str]:
@@ -800,14 +803,14 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
     ["llc list", "llc compile good", "llc validate good --json", "llc run good --json -q", "llc --version"],
 )
 @pytest.mark.parametrize(
-    ("stream", "why"), [(">/dev/full", "no space left on device"), (">&-", "standard output is closed")]
+    ("stream", "reason"), [(">/dev/full", "no space left on device"), (">&-", "standard output is closed")]
 )
-def test_an_unwritable_answer_is_one_error(llc: Llc, command: str, stream: str, why: str) -> None:
+def test_unwritable_output_is_one_error(llc: Llc, command: str, stream: str, reason: str) -> None:
     """A full disk or a closed standard output: one line, exit code 1."""
     done = shell(f"{command} {stream}")
     assert done.returncode == 1
     assert done.stderr.startswith("error[cannot-write]: ")
-    assert why in done.stderr
+    assert reason in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -817,7 +820,7 @@ def test_unwritable_help_is_one_error(llc: Llc) -> None:
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
 
 
-def test_a_reader_closed_before_the_answer_is_not_an_error(llc: Llc) -> None:
+def test_reader_closed_before_the_output_is_not_an_error(llc: Llc) -> None:
     """A run whose JSON has no reader prints nothing else and keeps its exit code."""
     done = shell("(sleep 1; exec llc run good --json -q; echo) | exec true; exit ${PIPESTATUS[0]}")
     assert done.stderr == ""
@@ -833,11 +836,11 @@ def test_a_reader_closed_before_the_answer_is_not_an_error(llc: Llc) -> None:
         ["resume", "--json"],
     ],
 )
-def test_a_usage_error_has_a_json_answer(llc: Llc, words: list[str]) -> None:
+def test_usage_error_gives_json(llc: Llc, words: list[str]) -> None:
     """With --json exactly one object goes to stdout, even for an unreadable command line."""
     done = llc(*words)
     assert done.returncode == 2
-    found = answer(done)
-    assert (found["program"], found["status"], found["error"]["kind"]) == (None, "error", "usage")
-    assert found["error"]["message"]
+    outcome = json_object(done)
+    assert (outcome["program"], outcome["status"], outcome["error"]["kind"]) == (None, "error", "usage")
+    assert outcome["error"]["message"]
     assert done.stderr

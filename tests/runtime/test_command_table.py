@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 from hypothesis import example, given
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from llc.runtime.cli import commands, generate, parse, project_commands, subcommands, table, typer_app
 from llc.runtime.cli.table import SUBCOMMANDS
@@ -19,7 +19,7 @@ from llc.runtime.project.options import FLAG
 
 COMMAND = "python -m llc.runtime.cli.generate"
 # Arguments that can be any text, so that nothing completes them; a shell offers files.
-FREE = {"files", "query"}
+FREE_TEXT = {"files", "query"}
 FUNCTIONS = [typer_app.load(name) for names in typer_app.GROUPS.values() for name in names.split()]
 
 
@@ -30,10 +30,12 @@ def test_the_table_is_what_typer_declares() -> None:
 
 
 def test_every_function_is_a_subcommand() -> None:
-    """A public function of `cli/commands` whose parameters Typer can read, unless it completes values."""
+    """Every public function of `cli/commands` is in the table, except those that complete values."""
     packages = (commands, project_commands)
     modules = [
-        f"{one.__name__}.{found.name}" for one in packages for found in pkgutil.iter_modules(one.__path__)
+        f"{package.__name__}.{module.name}"
+        for package in packages
+        for module in pkgutil.iter_modules(package.__path__)
     ]
     for module in map(import_module, modules):
         for name, function in inspect.getmembers(module, inspect.isfunction):
@@ -43,31 +45,31 @@ def test_every_function_is_a_subcommand() -> None:
 
 
 def test_every_argument_is_completed() -> None:
-    """By a completer, by the words of its metavar, or by the shell where it is any text."""
+    """By a completer, by the words of its metavar, or by the shell if any text is allowed."""
     for name in SUBCOMMANDS:
         for row in subcommands.find(name).arguments:
             is_choice = "|" in row.metavar and row.metavar.islower()
-            assert row.completer or is_choice or row.name in FREE, (
+            assert row.completer or is_choice or row.name in FREE_TEXT, (
                 f"`{name}`: {row.name} has no autocompletion"
             )
 
 
-def test_every_function_is_found() -> None:
-    """The paths in the table lead to functions whose parameters have the names in the table."""
+def test_every_function_of_the_table_exists() -> None:
+    """The paths in the table refer to functions whose parameters have the names in the table."""
     for name in SUBCOMMANDS:
-        verb = subcommands.find(name)
-        function = subcommands.load(verb.function)
+        subcommand = subcommands.find(name)
+        function = subcommands.load(subcommand.function)
         assert function in FUNCTIONS
-        assert {row.name for row in (*verb.arguments, *verb.options)} == set(
+        assert {row.name for row in (*subcommand.arguments, *subcommand.options)} == set(
             inspect.signature(function).parameters
         )
-        for row in verb.arguments:
+        for row in subcommand.arguments:
             assert not row.completer or callable(subcommands.load(row.completer))
 
 
-# --- the law ------------------------------------------------------------------------------------
+# --- agreement with Typer -----------------------------------------------------------------------
 
-_read: dict[str, Any] = {}
+_recorded: dict[str, Any] = {}
 
 
 def _recording(function: Any) -> Any:
@@ -75,61 +77,59 @@ def _recording(function: Any) -> Any:
 
     @functools.wraps(function)
     def record(**values: Any) -> int:
-        _read.update(values)
+        _recorded.update(values)
         return 0
 
     return record
 
 
-_MADE = tuple(map(_recording, FUNCTIONS))
-_APP = typer_app.build(_MADE)
+_RECORDERS = tuple(map(_recording, FUNCTIONS))
+_APP = typer_app.build(_RECORDERS)
 _COMMAND = typer.main.get_command(_APP)
 
 
-def by_typer(words: list[str]) -> dict[str, Any] | None:
-    """What Typer gives to the function of a subcommand; None where it refuses the words."""
-    _read.clear()
+def parse_with_typer(words: list[str]) -> dict[str, Any] | None:
+    """Arguments that Typer passes to the function of a subcommand; None if it refuses the words."""
+    _recorded.clear()
     try:
         _COMMAND(words, prog_name="llc", standalone_mode=False)
     except typer.TyperException:
         return None
-    return dict(_read)
+    return dict(_recorded)
 
 
-def by_table(words: list[str]) -> dict[str, Any] | None:
-    """What the table gives to it, with the defaults of the function."""
-    verb = subcommands.find(words[0])
+def parse_with_table(words: list[str]) -> dict[str, Any] | None:
+    """Arguments that the table gives, with the defaults of the function; None if it refuses the words."""
+    subcommand = subcommands.find(words[0])
     try:
-        values = parse.read(f"llc {words[0]}", verb, words[1:])
+        values = parse.read(f"llc {words[0]}", subcommand, words[1:])
     except UserError:
         return None
-    signature = inspect.signature(subcommands.load(verb.function)).parameters
+    signature = inspect.signature(subcommands.load(subcommand.function)).parameters
     return {name: parameter.default for name, parameter in signature.items()} | (values or {})
 
 
-@some.composite
-def lines(draw: Any) -> list[str]:
-    """Lines of a subcommand: its options and others, in all forms, with and without values, and arguments."""
-    name = draw(some.sampled_from(list(SUBCOMMANDS)))
-    verb = subcommands.find(name)
+@st.composite
+def command_lines(draw: Any) -> list[str]:
+    """Command lines with arguments and options, also of other subcommands, in all forms."""
+    name = draw(st.sampled_from(list(SUBCOMMANDS)))
+    subcommand = subcommands.find(name)
     words = [name]
-    # Without `inf` and `nan`, which are no times: Typer accepts them.
-    values = some.sampled_from(
-        ["1", "0", "-1", "300", "7.5", "x", "a=b", "-", "--", "", "-n", "--json", " 2"]
-    )
-    for _ in range(draw(some.integers(0, 5))):
-        if not verb.options or draw(some.booleans()):
+    # Without `inf` and `nan`: Typer accepts them, although they are no durations.
+    values = st.sampled_from(["1", "0", "-1", "300", "7.5", "x", "a=b", "-", "--", "", "-n", "--json", " 2"])
+    for _ in range(draw(st.integers(0, 5))):
+        if not subcommand.options or draw(st.booleans()):
             words.append(draw(values))
             continue
-        row = draw(some.sampled_from(verb.options))
-        option = draw(some.sampled_from(row.names))
-        form = draw(some.integers(0, 4))
+        row = draw(st.sampled_from(subcommand.options))
+        option = draw(st.sampled_from(row.names))
+        form = draw(st.integers(0, 4))
         if form == 0:
             words.append(option)
         elif form == 1:
             words.append(f"{option}={draw(values)}")
         elif form == 2:
-            words.append(option + draw(some.sampled_from(["5", "q", "v", "x"])))
+            words.append(option + draw(st.sampled_from(["5", "q", "v", "x"])))
         elif row.kind == FLAG:
             words.append(option)
         else:
@@ -142,12 +142,12 @@ def lines(draw: Any) -> list[str]:
 @example(["task", "--json", "x", "--", "--json", "-z"])
 @example(["run", "--", "-x"])
 @example(["context", "a", "b", "-n5", "--limit", "7"])
-@given(lines())
-def test_the_reader_reads_as_typer_does(words: list[str]) -> None:
+@given(command_lines())
+def test_table_parser_agrees_with_typer(words: list[str]) -> None:
     """The same lines are accepted, with the same values."""
-    found, wanted = by_table(words), by_typer(words)
-    assert (found is None) == (wanted is None), words
-    if found is not None and wanted is not None:
-        assert {name: value or None for name, value in found.items()} == {
-            name: value or None for name, value in wanted.items()
+    actual, expected = parse_with_table(words), parse_with_typer(words)
+    assert (actual is None) == (expected is None), words
+    if actual is not None and expected is not None:
+        assert {name: value or None for name, value in actual.items()} == {
+            name: value or None for name, value in expected.items()
         }

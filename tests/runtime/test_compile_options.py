@@ -48,12 +48,12 @@ CHANGED: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", [name for name in CompileOptions.field_names if name != "project"])
 def test_every_option_is_part_of_the_cache_key(name: str) -> None:
-    """An option that is missing here, or from the key, is named by this test."""
+    """A new option needs a row in `CHANGED` and must be part of the key."""
     assert CompileOptions(**{name: CHANGED[name]}).key() != CompileOptions().key()
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ({"context": {"a=b": "c"}}, {"context": {"a": "b=c"}}),
         ({"context": {"v": "7"}}, {"context": {"v": 7}}),
@@ -62,18 +62,18 @@ def test_every_option_is_part_of_the_cache_key(name: str) -> None:
         ({"declare": ("a", "b")}, {"declare": ("a, b",)}),
     ],
 )
-def test_different_options_have_different_keys(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """The key does not confuse types, names and separators."""
-    assert CompileOptions(**one).key() != CompileOptions(**other).key()
+def test_different_options_have_different_keys(first: dict[str, Any], second: dict[str, Any]) -> None:
+    """The key distinguishes types, names and separators."""
+    assert CompileOptions(**first).key() != CompileOptions(**second).key()
 
 
 def test_options_are_read_only() -> None:
-    """What was hashed stays as it was."""
+    """A hashed value cannot change."""
     with pytest.raises(AttributeError):
         CompileOptions().max_iterations = 3
 
 
-def test_a_limit_of_expansions_is_not_answered_from_the_cache(llc: Llc, tmp_path: Path) -> None:
+def test_cache_entries_depend_on_the_limits(llc: Llc, tmp_path: Path) -> None:
     """`--max-expansions` and `--max-nesting` apply to a flow that ran without them before."""
     (tmp_path / ".loops" / "deep.sexp").write_text(DEEP)
     assert llc("run", "deep", "-q").returncode == 0
@@ -83,22 +83,20 @@ def test_a_limit_of_expansions_is_not_answered_from_the_cache(llc: Llc, tmp_path
     assert (limited.returncode, "nested" in limited.stderr) == (2, True)
 
 
-def test_a_batch_compiles_for_each_limit(llc: Llc, tmp_path: Path) -> None:
-    """As a run does."""
+def test_batch_compiles_again_for_another_limit(llc: Llc, tmp_path: Path) -> None:
     (tmp_path / ".loops" / "deep.sexp").write_text(DEEP)
     assert llc("batch", "deep", "-q").returncode == 0
     assert llc("batch", "deep", "-q", "--max-expansions", "1").returncode == 2
 
 
-def test_an_image_is_compiled_again_for_a_limit(llc: Llc, tmp_path: Path) -> None:
-    """As a source is."""
+def test_image_is_compiled_again_for_another_limit(llc: Llc, tmp_path: Path) -> None:
     (tmp_path / ".loops" / "deep.sexp").write_text(DEEP)
     assert llc("compile", "deep", "-o", "deep.llb").returncode == 0
     assert llc("run", "deep.llb", "-q", "--max-expansions", "1").returncode == 2
 
 
-def test_a_changed_configuration_is_checked_again(llc: Llc, tmp_path: Path) -> None:
-    """An agent that is gone is an error, although the loop itself is in the cache."""
+def test_changed_configuration_is_checked_again(llc: Llc, tmp_path: Path) -> None:
+    """A removed agent is an error, although the loop itself is in the cache."""
     config = tmp_path / ".loops" / "config.yaml"
     config.write_text('agents:\n  mine: {argv: ["true"]}\n')
     loop = "name: l\ninitial: a\nagent: mine\nstates:\n  a: {terminal: true}\n"
@@ -108,8 +106,10 @@ def test_a_changed_configuration_is_checked_again(llc: Llc, tmp_path: Path) -> N
     assert "unknown-agent" in llc("run", "l", "-q").stderr
 
 
-def test_a_change_in_any_module_makes_entries_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also in a sub-package."""
+def test_change_in_any_module_invalidates_cache_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also a change in a sub-package."""
     (tmp_path / "frontend" / "loop").mkdir(parents=True)
     module = tmp_path / "frontend" / "loop" / "m.py"
     module.write_text("")
@@ -121,18 +121,18 @@ def test_a_change_in_any_module_makes_entries_old(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("value", ["007", "true", "", "0x10", "1e3", 7, 1.5, True, None, [1, "2"], {"a": 1}])
 def test_context_values_keep_their_types(value: Any, project_dir: Path) -> None:
-    """From Python to the compiler, directly and through the options and the journal of a run."""
+    """From Python to the compiler: directly, through the options, and through the journal of a run."""
     typed = package.compile(CONTEXT, context={"v": value})
     assert typed.program_hash != package.compile(CONTEXT, context={"v": "other"}).program_hash
     options = Values("l", context=(("v", context_option(value)),))
     assert compile_options(options).context == {"v": value}
     recorded = recorded_options({"context": [["v", context_option(value)]]})
-    again = compile_options(Values("l", **recorded)).context["v"]
-    assert (type(again), again) == (type(value), value)
+    read_back = compile_options(Values("l", **recorded)).context["v"]
+    assert (type(read_back), read_back) == (type(value), value)
 
 
-def test_a_text_from_python_is_no_number(project_dir: Path) -> None:
-    """`"007"` is printed as it is; `--context v=007` is the number 7."""
+def test_string_from_python_is_not_a_number(project_dir: Path) -> None:
+    """`"007"` is used as a string; `--context v=007` is the number 7."""
     (project_dir / ".loops" / "l.yaml").write_text(CONTEXT)
     images = [package.compile(CONTEXT, context={"v": value}) for value in ("007", 7)]
     assert images[0].program_hash != images[1].program_hash

@@ -26,7 +26,7 @@ TASK = """\
 </task>
 """
 LOOP = "name: tidy\ninitial: a\nstates:\n  a: {terminal: true}\n"
-Typed = Callable[[str], list[str]]
+TypeKeys = Callable[[str], list[str]]
 
 
 @pytest.fixture(scope="module")
@@ -48,21 +48,21 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bash(project: Path) -> Iterator[Any]:
-    """A bash on a terminal that has both programs' scripts, as `--install-completion` gives them."""
+    """A bash on a terminal with the scripts of both programs, as `--install-completion` installs them."""
     if shutil.which("bash") is None:
         pytest.skip("there is no bash")
     scripts = []
-    # Which shell it is for is seen by who called it, so bash must not give way to its one command.
+    # llc detects the shell from its parent process, so bash must not `exec` its only command.
     env = {**os.environ, "PATH": f"{project / 'bin'}:{os.environ['PATH']}", "HOME": str(project)}
     for name in ("llc", "ll-loop"):
-        done = subprocess.run(
+        completed = subprocess.run(
             ["bash", "-c", f"{name} --show-completion && :"],
             env=env,
             capture_output=True,
             text=True,
             check=True,
         )
-        scripts.append(done.stdout)
+        scripts.append(completed.stdout)
     (project / "scripts").write_text("\n".join(scripts))
     child = pexpect.spawn(
         "bash",
@@ -81,15 +81,15 @@ def bash(project: Path) -> Iterator[Any]:
 
 
 @pytest.fixture
-def typed(bash: Any) -> Typed:
-    """The words of a line that was typed, with its control characters, as bash has them then."""
+def type_keys(bash: Any) -> TypeKeys:
+    """Types keys, including control characters, and returns the words of the resulting line."""
 
-    def typed(keys: str) -> list[str]:
+    def type_keys(keys: str) -> list[str]:
         bash.send(keys + "\x01printf '<%s>' \r")
         bash.expect(r"\r\n((?:<[^>]*>)+)ready\$ ")
         return str(bash.match[1])[1:-1].split("><")[1:]
 
-    return typed
+    return type_keys
 
 
 @pytest.mark.parametrize(
@@ -119,24 +119,24 @@ def typed(bash: Any) -> Typed:
         ("llc run two\t", ["run", "two"]),
     ],
 )
-def test_a_line_goes_on(typed: Typed, keys: str, words: list[str]) -> None:
-    """Verbs, loops, tasks and their parameters, though bash takes words apart at `:` and `=`."""
-    assert typed(keys) == words
+def test_bash_completes_a_line(type_keys: TypeKeys, keys: str, words: list[str]) -> None:
+    """Subcommands, loops, tasks and parameters, although bash splits words at `:` and `=`."""
+    assert type_keys(keys) == words
 
 
-def test_all_that_may_stand_next_is_offered(typed: Typed) -> None:
-    """Behind a task's name its parameters and llc's options; behind its prefix the tasks."""
-    told = typed("llc task user:entitle \x1b*")
-    assert {"text=", "--funny", "--script", "--help"} <= set(told)
-    assert not {"--text", "user:entitle"} & set(told[2:])
-    assert "user:entitle" in typed("llc task \x1b*")
-    assert set(SUBCOMMANDS) == set(typed("llc \x1b*"))
+def test_bash_offers_all_candidates(type_keys: TypeKeys) -> None:
+    """After the name of a task: its parameters and llc's options; after a prefix: the tasks."""
+    candidates = type_keys("llc task user:entitle \x1b*")
+    assert {"text=", "--funny", "--script", "--help"} <= set(candidates)
+    assert not {"--text", "user:entitle"} & set(candidates[2:])
+    assert "user:entitle" in type_keys("llc task \x1b*")
+    assert set(SUBCOMMANDS) == set(type_keys("llc \x1b*"))
 
 
 def script(project: Path, shell: str, *options: str) -> dict[str, str]:
-    """The environment of a shell whose script, as llc gives it, is the file `script` in its project."""
+    """Write the completion script of a shell to `script.SHELL`; return the environment of that shell."""
     env = {**os.environ, "PATH": f"{project / 'bin'}:{os.environ['PATH']}", "HOME": str(project)}
-    # Which shell it is for is seen by who called it.
+    # llc detects the shell from its parent process.
     words = [shell, *options, "-c", "llc --show-completion; true"]
     done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
     (project / f"script.{shell}").write_text(done.stdout)
@@ -145,7 +145,7 @@ def script(project: Path, shell: str, *options: str) -> dict[str, str]:
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="needs a real fish, which few machines have")
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "expected"),
     [
         ("llc resu", "resume\tResume an unfinished run."),
         ("llc run ti", "tidy"),
@@ -154,19 +154,19 @@ def script(project: Path, shell: str, *options: str) -> dict[str, str]:
         ("llc run tidy --flame REA", "README.md"),
     ],
 )
-def test_a_line_goes_on_in_fish(project: Path, line: str, told: str) -> None:
-    """A real one, with its script."""
+def test_fish_completes_a_line(project: Path, line: str, expected: str) -> None:
+    """A real fish with its script."""
     env = script(project, "fish", "--no-config")
     command = f"source script.fish; complete -C '{line}'"
     done = subprocess.run(
         ["fish", "--no-config", "-c", command], cwd=project, env=env, capture_output=True, text=True
     )
-    assert (done.stdout, done.stderr) == (f"{told}\n", "")
+    assert (done.stdout, done.stderr) == (f"{expected}\n", "")
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="needs a real zsh, which few machines have")
-def test_a_line_goes_on_in_zsh(project: Path) -> None:
-    """A real one on a terminal, with its script."""
+def test_zsh_completes_a_line(project: Path) -> None:
+    """A real zsh on a terminal, with its script."""
     env = script(project, "zsh", "-f")
     zsh = pexpect.spawn(
         "zsh",
@@ -177,12 +177,12 @@ def test_a_line_goes_on_in_zsh(project: Path) -> None:
         timeout=30,
         dimensions=(24, 1000),
     )
-    # What was typed comes by a file: zsh draws a line several times. Completion is over when it says so.
+    # The words come through a file, because zsh redraws a line several times; COMPLETED marks the end.
     for line in (
         "autoload -U compinit; compinit -u -D; source script.zsh",
-        'tell() { print -r -l -- "$@" > told.new; mv told.new told }',
-        "done-completing() { zle complete-word; print -n COMPLETED }; zle -N done-completing",
-        "bindkey '^I' done-completing",
+        'write_words() { print -r -l -- "$@" > words.new; mv words.new words }',
+        "complete-and-report() { zle complete-word; print -n COMPLETED }; zle -N complete-and-report",
+        "bindkey '^I' complete-and-report",
     ):
         zsh.expect_exact("ready$ ")
         zsh.sendline(line)
@@ -197,18 +197,18 @@ def test_a_line_goes_on_in_zsh(project: Path) -> None:
         before, _, after = keys.partition("\t")
         zsh.send(before + "\t")
         zsh.expect_exact("COMPLETED")
-        zsh.send(f"{after}\x01tell \r")
-        end = time.monotonic() + 60
-        while not (project / "told").exists():
-            assert time.monotonic() < end, keys
+        zsh.send(f"{after}\x01write_words \r")
+        deadline = time.monotonic() + 60
+        while not (project / "words").exists():
+            assert time.monotonic() < deadline, keys
             time.sleep(0.02)
-        assert (project / "told").read_text().split()[1:] == words
-        (project / "told").unlink()
+        assert (project / "words").read_text().split()[1:] == words
+        (project / "words").unlink()
     zsh.close(force=True)
 
 
-def test_what_is_wrong_is_not_said_in_a_line(project: Path) -> None:
-    """A configuration that cannot be read ends completion, without a word."""
+def test_errors_are_not_shown_during_completion(project: Path) -> None:
+    """If the configuration cannot be read, completion ends without a message."""
     for words in ("llc mcp refresh x", "llc answer no-such-run y"):
         env = {"_LLC_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "3"}
         (project / ".loops" / "config.yaml").write_text("mcp: [")
@@ -225,46 +225,49 @@ def test_what_is_wrong_is_not_said_in_a_line(project: Path) -> None:
         assert (done.stdout, done.stderr) == ("", "")
 
 
-def asked(project: Path, shell: str, line: str, **more: str) -> tuple[int, str]:
-    """The exit code and what `llc` tells a shell that is not bash about a line."""
-    env = {"_LLC_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": line, **more}
-    done = subprocess.run(
+def request(project: Path, shell: str, line: str, **variables: str) -> tuple[int, str]:
+    """Exit code and output of `llc` for a completion request from a shell other than bash."""
+    env = {"_LLC_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": line, **variables}
+    completed = subprocess.run(
         [project / "bin" / "llc"], cwd=project, env={**os.environ, **env}, capture_output=True, text=True
     )
-    assert done.stderr == ""
-    return done.returncode, done.stdout
+    assert completed.stderr == ""
+    return completed.returncode, completed.stdout
 
 
-def test_zsh_is_told_what_words_mean(project: Path) -> None:
-    """In the form that typer's script evaluates; where nothing is known, files may stand."""
-    told = """_arguments '*: :(("resume":"Resume an unfinished run."))'\n"""
-    assert asked(project, "zsh", "llc resu") == (0, told)
-    assert asked(project, "zsh", "llc run ti") == (0, """_arguments '*: :(("tidy"))'\n""")
-    assert asked(project, "zsh", "llc run tidy --flame ") == (0, "_files\n")
-    told = asked(project, "zsh", "llc run --max-iter")[1]
-    assert told == """_arguments '*: :(("--max-iterations":"Override the loop''s limit of iterations."))'\n"""
+def test_zsh_gets_descriptions(project: Path) -> None:
+    """In the form that Typer's script evaluates; without candidates, zsh offers files."""
+    expected = """_arguments '*: :(("resume":"Resume an unfinished run."))'\n"""
+    assert request(project, "zsh", "llc resu") == (0, expected)
+    assert request(project, "zsh", "llc run ti") == (0, """_arguments '*: :(("tidy"))'\n""")
+    assert request(project, "zsh", "llc run tidy --flame ") == (0, "_files\n")
+    expected = request(project, "zsh", "llc run --max-iter")[1]
+    assert (
+        expected
+        == """_arguments '*: :(("--max-iterations":"Override the loop''s limit of iterations."))'\n"""
+    )
 
 
-def test_fish_asks_first_whether_there_is_anything(project: Path) -> None:
-    """Where there is nothing, it offers files."""
+def test_fish_asks_first_whether_there_are_candidates(project: Path) -> None:
+    """Without candidates, fish offers files."""
     for line, code in (("llc resu", 0), ("llc run tidy --flame ", 1)):
-        assert asked(project, "fish", line, _TYPER_COMPLETE_FISH_ACTION="is-args") == (code, "")
-    told = "resume\tResume an unfinished run.\n"
-    assert asked(project, "fish", "llc resu", _TYPER_COMPLETE_FISH_ACTION="get-args") == (0, told)
+        assert request(project, "fish", line, _TYPER_COMPLETE_FISH_ACTION="is-args") == (code, "")
+    expected = "resume\tResume an unfinished run.\n"
+    assert request(project, "fish", "llc resu", _TYPER_COMPLETE_FISH_ACTION="get-args") == (0, expected)
 
 
-def test_powershell_names_the_word_that_is_typed(project: Path) -> None:
-    """Beside the line."""
-    told = asked(project, "powershell", "llc run ti", _TYPER_COMPLETE_WORD_TO_COMPLETE="ti")
-    assert told == (0, "tidy::: \n")
+def test_powershell_passes_the_current_word(project: Path) -> None:
+    """PowerShell passes the current word separately from the line."""
+    result = request(project, "powershell", "llc run ti", _TYPER_COMPLETE_WORD_TO_COMPLETE="ti")
+    assert result == (0, "tidy::: \n")
 
 
-def test_what_was_given_is_not_offered_again(project: Path) -> None:
-    """Unless it may be repeated; behind `--` nothing is an option, and an option's value is no name."""
+def test_given_options_are_not_offered_again(project: Path) -> None:
+    """A repeatable option is offered again; after `--` there are no options."""
 
     def words(line: str) -> list[str]:
-        told = asked(project, "fish", line, _TYPER_COMPLETE_FISH_ACTION="get-args")[1]
-        return [row.partition("\t")[0] for row in told.splitlines()]
+        output = request(project, "fish", line, _TYPER_COMPLETE_FISH_ACTION="get-args")[1]
+        return [row.partition("\t")[0] for row in output.splitlines()]
 
     assert words("llc run --quiet --q") == ["--queue"]
     assert words("llc run -q --qui") == []

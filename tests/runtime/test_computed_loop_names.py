@@ -56,11 +56,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def choose(project: Path, *names: str) -> None:
+def write_names(project: Path, *names: str) -> None:
     (project / "names").write_text("".join(f"{name}\n" for name in names))
 
 
-def said(project: Path) -> list[str]:
+def log_lines(project: Path) -> list[str]:
     return (project / "log").read_text().splitlines()
 
 
@@ -69,12 +69,12 @@ def journal(project: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_a_loop_is_entered_by_a_computed_name(project: Path) -> None:
-    """Each name gives one program change; its verdict, its `with` and the effects of its states."""
-    choose(project, "a", "b", "a")
+def test_loop_is_entered_by_a_computed_name(project: Path) -> None:
+    """Each name gives one program change; checks its verdict, its `with` and the effects of its states."""
+    write_names(project, "a", "b", "a")
     done = run_llc("run", "main", "--json")
     assert json.loads(done.stdout)["status"] == "success"
-    assert said(project) == ["a a", "b", "a none", "failed", "a a"]
+    assert log_lines(project) == ["a a", "b", "a none", "failed", "a a"]
     changes = [event["link"] for event in journal(project) if event["event"] == "program_changed"]
     assert changes == [[".loops/main.yaml", "dispatch", "a"], [".loops/main.yaml", "dispatch", "b"]]
     assert run_llc("replay", "main").returncode == 0
@@ -93,52 +93,52 @@ def test_a_loop_is_entered_by_a_computed_name(project: Path) -> None:
         ("a b; echo made", "no loop `a b; echo made`"),
     ],
 )
-def test_an_unknown_loop_name_is_an_error_of_the_state(project: Path, name: str, message: str) -> None:
+def test_unknown_loop_name_is_an_error_of_the_state(project: Path, name: str, message: str) -> None:
     """The error takes the error route with its reason; no file outside the loop folder is read."""
     (project / "outside.yaml").write_text("name: outside\n")
     os.symlink(project / "outside.yaml", project / ".loops" / "linked.yaml")
     (project / ".loops" / "broken.yaml").write_text("name: broken\ninitial: x\nstates: {x: {nope: 1}}\n")
-    choose(project, name)
+    write_names(project, name)
     assert run_llc("run", "main").returncode == 0
-    (line,) = said(project)
+    (line,) = log_lines(project)
     assert message in line or (name == "broken" and ".loops/broken.yaml:3: " in line)
 
 
-def test_a_cycle_through_computed_names_ends(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cycle_through_computed_names_is_an_error(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEXT", "main")
-    choose(project, "c")
+    write_names(project, "c")
     assert run_llc("run", "main").returncode == 0
-    assert said(project) == ["failed"]
+    assert log_lines(project) == ["failed"]
     results = [
         event["result"] for event in journal(project) if event.get("kind") == "link" and "result" in event
     ]
     assert "runs itself" in str(results[-1])
 
 
-def test_a_run_resumes_with_the_loop_that_it_entered(project: Path) -> None:
+def test_run_resumes_with_the_loop_version_that_it_entered(project: Path) -> None:
     """Later edits of the loop do not apply; another loop needs the unchanged files of the program."""
     kill = f"echo b >>log; test -e killed || {{ touch killed; {KILL}; }}"
     loop = project / ".loops" / "b.yaml"
     loop.write_text(json.dumps({"name": "b", "initial": "x", "states": {
         "x": {"action": kill, "next": "done"}, "done": {"terminal": True}}}))  # fmt: skip
-    choose(project, "b", "b", "a")
+    write_names(project, "b", "b", "a")
     killed = subprocess.run([sys.executable, "-m", "llc", "run", "main"], capture_output=True, timeout=60)
     assert killed.returncode == -9
     loop.write_text(loop.read_text().replace("echo b", "echo new"))
     resumed = run_llc("resume", "main")
     assert resumed.returncode == 0, resumed.stderr
-    assert said(project)[:3] == ["b", "b", "b"]
-    assert "was edited since the run began" in said(project)[3]
+    assert log_lines(project)[:3] == ["b", "b", "b"]
+    assert "was edited since the run began" in log_lines(project)[3]
     assert run_llc("replay", "main").returncode == 0
 
 
-def test_the_scope_is_the_whole_project(project: Path) -> None:
-    """The paths of the loop are not known when the run takes its locks."""
+def test_scope_is_the_whole_project(project: Path) -> None:
+    """The paths of the loop are unknown when the run takes its locks."""
     text = MAIN.replace("timeout: 100", "scope: [src]")
     assert compile_text(text, ".loops/main.yaml").program.meta.scope == (".",)
 
 
-def test_a_name_that_is_written_out_is_not_computed(project: Path) -> None:
+def test_constant_loop_name_is_checked_at_compile_time(project: Path) -> None:
     with pytest.raises(CompileError, match="no loop `zz`"):
         compile_text(MAIN.replace("loop: ${captured.chosen.output}", "loop: zz"), ".loops/main.yaml")
     with pytest.raises(CompileError, match="is empty"):

@@ -34,7 +34,7 @@ from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
 from llc.vm.tiered import Machine
 
-# Runs each item as a command, then another with what that gave; the value is what came of all.
+# Runs each item as a command, then a second command with its result; the value has all outputs.
 EACH = """
 program each entry main
 function main() locals(found)
@@ -51,9 +51,9 @@ get(answer, "output"))) -> answer then end
   state end
     return get(answer, "output")
 """
-# Waits until all three have come, so that it ends only where they are performed at once.
+# Waits until all three have started, so that it ends only if they run concurrently.
 MEET = "touch here.{0}; until [ -e here.a ] && [ -e here.b ] && [ -e here.c ]; do sleep 0.01; done; echo {0}"
-# Says when it is there and waits until it may go on; once it went on it does not wait again.
+# Logs its start and waits for permission to end; after permission it does not wait again.
 GATE = "echo {0} >> log; touch here.{0}; until [ -e go.{0} ]; do sleep 0.01; done; echo {0}"
 
 
@@ -68,46 +68,46 @@ def project(project_dir: Path) -> Path:
     return project_dir
 
 
-def begin(*words: str) -> subprocess.Popen[str]:
+def start(*words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "llc", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 
-def answer(process: subprocess.Popen[str]) -> dict[str, Any]:
+def outcome_of(process: subprocess.Popen[str]) -> dict[str, Any]:
     output, errors = process.communicate(timeout=60)
-    found = json.loads(output)
-    assert isinstance(found, dict)
-    return {**found, "exit": process.returncode, "shown": errors}
+    outcome = json.loads(output)
+    assert isinstance(outcome, dict)
+    return {**outcome, "exit": process.returncode, "shown": errors}
 
 
 def run(commands: list[str], *words: str, more: str = "") -> subprocess.Popen[str]:
     Path("each.llb").write_bytes(program(commands, more))
-    return begin("run", "each.llb", "--json", *words)
+    return start("run", "each.llb", "--json", *words)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.01)
 
 
 def events(project: Path) -> list[dict[str, Any]]:
     (path,) = project.glob(".loops/.*/each-*/each.events.jsonl")
     try:
-        found = reader.read(str(path))
+        recorded = reader.read(str(path))
     except reader.ReadError:  # the run has just ended, and its folder is in the history now
         (path,) = project.glob(".loops/.history/each-*/each.events.jsonl")
-        found = reader.read(str(path))
-    return [event.wire for event in found if isinstance(event, Event)]
+        recorded = reader.read(str(path))
+    return [event.wire for event in recorded if isinstance(event, Event)]
 
 
 def seqs(project: Path, kind: str) -> list[int]:
     return [event["seq"] for event in events(project) if event["event"] == kind]
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -116,23 +116,23 @@ def alive(pid: int) -> bool:
 
 def test_pending_effects_run_concurrently(project: Path) -> None:
     """Three actions that wait for each other all end; the results have the order of the items."""
-    found = answer(run([MEET.format(name) for name in "abc"]))
-    assert (found["status"], found["value"]) == ("success", ["a\n", "b\n", "c\n"])
+    outcome = outcome_of(run([MEET.format(name) for name in "abc"]))
+    assert (outcome["status"], outcome["value"]) == ("success", ["a\n", "b\n", "c\n"])
     assert seqs(project, "action_start")[:3] == [1, 2, 3]
     assert sorted(seqs(project, "action_complete")) == [1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.parametrize(("words", "most"), [(["--jobs", "2"], 2), (["--jobs", "1"], 1), ([], 8)])
-def test_jobs_limits_concurrent_effects(project: Path, words: list[str], most: int) -> None:
+@pytest.mark.parametrize(("words", "limit"), [(["--jobs", "2"], 2), (["--jobs", "1"], 1), ([], 8)])
+def test_jobs_limits_concurrent_effects(project: Path, words: list[str], limit: int) -> None:
     """The default is eight."""
     # Long enough that all of them start before the first ends, also on a busy machine.
-    commands = [f"echo + >> log; sleep {0.05 * most}; echo - >> log"] * 12
-    assert answer(run(commands, *words))["status"] == "success"
-    now = top = 0
+    commands = [f"echo + >> log; sleep {0.05 * limit}; echo - >> log"] * 12
+    assert outcome_of(run(commands, *words))["status"] == "success"
+    active = peak = 0
     for line in (project / "log").read_text().splitlines():
-        now += 1 if line == "+" else -1
-        top = max(top, now)
-    assert top == most
+        active += 1 if line == "+" else -1
+        peak = max(peak, active)
+    assert peak == limit
 
 
 def test_calls_continue_in_completion_order(project: Path) -> None:
@@ -142,16 +142,16 @@ def test_calls_continue_in_completion_order(project: Path) -> None:
         wait_for((project / f"here.{name}").exists)
         (project / f"go.{name}").touch()
         wait_for(lambda name=name: len(seqs(project, "action_complete")) == 2 * ("cab".index(name) + 1))  # type: ignore[misc]
-    assert answer(process)["value"] == ["a\n", "b\n", "c\n"]
+    assert outcome_of(process)["value"] == ["a\n", "b\n", "c\n"]
     assert seqs(project, "action_complete") == [3, 4, 1, 5, 2, 6]
 
 
 def test_each_line_of_output_names_its_effect(project: Path) -> None:
     """Lines are shown as they arrive, with the number of the effect."""
-    found = answer(
+    outcome = outcome_of(
         run(["echo one; touch here.x; until [ -e here.y ]; do sleep 0.01; done", "touch here.y; exit 3"])
     )
-    shown = found["shown"]
+    shown = outcome["shown"]
     assert re.search(r"^#1 [→>-]+ echo one;", shown, re.M)
     assert re.search(r"^#1 [│|] one$", shown, re.M)
     assert re.search(r"^#2 [✗x] exit 3$", shown, re.M)
@@ -169,7 +169,7 @@ def test_the_state_file_is_current_while_actions_write_continuously(project: Pat
 
     wait_for(is_seen)
     (project / "seen").touch()
-    assert answer(process)["status"] == "success"
+    assert outcome_of(process)["status"] == "success"
 
 
 def test_sleeping_takes_no_slot_of_the_pool(project: Path) -> None:
@@ -182,13 +182,13 @@ def test_sleeping_takes_no_slot_of_the_pool(project: Path) -> None:
         flags=re.S,
     )
     Path("each.llb").write_bytes(emit(parse_program(text, "each.ir")).to_bytes())
-    assert answer(begin("run", "each.llb", "--json", "--jobs", "1"))["value"] == ["slept"] * 50
+    assert outcome_of(start("run", "each.llb", "--json", "--jobs", "1"))["value"] == ["slept"] * 50
     kinds = [event["event"] for event in events(project)]
     assert kinds.index("effect_complete") > kinds.index("effect_start") + 40
 
 
-def cut(project: Path, number: int) -> dict[int, int]:
-    """Three actions, of which the second has ended when llc is cut off; the pids of the others."""
+def interrupt_llc(project: Path, number: int) -> dict[int, int]:
+    """Interrupt llc during three actions, of which the second has ended; return the pids of the others."""
     process = run([GATE.format(name) for name in "abc"])
     for name in "abc":
         wait_for((project / f"here.{name}").exists)
@@ -206,17 +206,17 @@ def cut(project: Path, number: int) -> dict[int, int]:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_only_unfinished_effects_run_again_after_a_crash(project: Path, number: int) -> None:
     """Surviving actions are ended first; finished ones are not repeated."""
-    pids = cut(project, number)
-    assert all(alive(pid) for pid in pids.values()) == (number == signal.SIGKILL)
+    pids = interrupt_llc(project, number)
+    assert all(is_alive(pid) for pid in pids.values()) == (number == signal.SIGKILL)
     for name in "ac":
         (project / f"go.{name}").touch()
     (path,) = project.glob(".loops/.running/each-*")
     (project / "go.a").unlink()
-    process = begin("resume", path.name, "--json")
-    wait_for(lambda: not any(alive(pid) for pid in pids.values()))
+    process = start("resume", path.name, "--json")
+    wait_for(lambda: not any(is_alive(pid) for pid in pids.values()))
     (project / "go.a").touch()
-    found = answer(process)
-    assert (found["status"], found["value"]) == ("success", ["a\n", "b\n", "c\n"])
+    outcome = outcome_of(process)
+    assert (outcome["status"], outcome["value"]) == ("success", ["a\n", "b\n", "c\n"])
     assert sorted((project / "log").read_text().split()) == ["a", "a", "b", "c", "c"]
     assert (project / "seconds").read_text() == "second 0\n" * 3
 
@@ -229,7 +229,7 @@ def test_each_effect_in_doubt_follows_its_own_policy(project: Path) -> None:
     )
     text = text.replace("KIND", 'shell map("command", first(item), "on_unknown", nth(item, 1))')
     Path("each.llb").write_bytes(emit(parse_program(text, "each.ir")).to_bytes())
-    process = begin("run", "each.llb", "--json")
+    process = start("run", "each.llb", "--json")
     for name in "abc":
         wait_for((project / f"here.{name}").exists)
         (project / f"go.{name}").touch() if name == "b" else None
@@ -237,15 +237,15 @@ def test_each_effect_in_doubt_follows_its_own_policy(project: Path) -> None:
     kill_with_keeper(process)
     process.communicate()
     (path,) = project.glob(".loops/.running/each-*")
-    found = answer(begin("resume", path.name, "--json"))
-    assert found["value"] == ["\n", "b\n", "\n"]
+    outcome = outcome_of(start("resume", path.name, "--json"))
+    assert outcome["value"] == ["\n", "b\n", "\n"]
     assert sorted((project / "seconds").read_text().split()) == ["0", "1", "1", "second", "second", "second"]
     (resumed,) = [event for event in events(project) if event["event"] == "run_resume"]
     assert resumed["unknown"] == {"1": "fail", "3": "fail"}
 
 
-class Finishing(World):
-    """Ends each action only when a stop was asked for, and with a result all the same."""
+class LateWorld(World):
+    """Ends each action only after a stop request, but with a result."""
 
     def beside(self) -> World:
         return self
@@ -264,15 +264,15 @@ def test_an_interrupted_run_keeps_finished_results(project: Path) -> None:
     image = Image.from_bytes(program(["a", "b"]))
     runs.make_running_folder("")
     folder = RunFolder.create("", "each")
-    book = journal.Journal.create(folder.journal, lambda: "2024-01-15T10:30:00.000Z")
+    journal_file = journal.Journal.create(folder.journal, lambda: "2024-01-15T10:30:00.000Z")
     interrupt = Interrupt()
-    world = Finishing()
-    driver = Driver(Machine(image), world, book, folder, Display(), interrupt)
-    asking = threading.Thread(target=lambda: (world.started.get(), world.started.get(), interrupt.set()))
-    asking.start()
+    world = LateWorld()
+    driver = Driver(Machine(image), world, journal_file, folder, Display(), interrupt)
+    stopper = threading.Thread(target=lambda: (world.started.get(), world.started.get(), interrupt.set()))
+    stopper.start()
     assert driver.run().status == "interrupted"
-    asking.join()
-    book.close()
+    stopper.join()
+    journal_file.close()
     interrupt.close()
     assert sorted(seqs(project, "action_complete")) == [1, 2]
     machine = Machine(image)
@@ -281,7 +281,7 @@ def test_an_interrupted_run_keeps_finished_results(project: Path) -> None:
     assert set(position.open.values()) == {None}
 
 
-LEAVE = """
+EXIT_PROGRAM = """
 program each entry main
 function main() locals(found)
   state start
@@ -304,34 +304,36 @@ function work(item) locals(answer)
 
 def test_exit_in_one_call_ends_the_others(project: Path) -> None:
     """`exit` ends the run and the actions that other calls have started."""
-    Path("each.llb").write_bytes(emit(parse_program(LEAVE, "each.ir")).to_bytes())
-    found = answer(begin("run", "each.llb", "--json"))
-    assert (found["exit"], found["terminated_by"]) == (7, "exit")
-    assert not alive(int((project / "pid").read_text()))
+    Path("each.llb").write_bytes(emit(parse_program(EXIT_PROGRAM, "each.ir")).to_bytes())
+    outcome = outcome_of(start("run", "each.llb", "--json"))
+    assert (outcome["exit"], outcome["terminated_by"]) == (7, "exit")
+    assert not is_alive(int((project / "pid").read_text()))
 
 
 def test_resuming_concurrent_effects_keeps_their_order(project: Path) -> None:
     """Interrupted after each event in turn, a run with many concurrent calls has the same value."""
     commands = [f"echo {n} >> log; sleep 0.0{9 - n}; echo {n}" for n in range(4)]
-    value = answer(run(commands))["value"]
+    value = outcome_of(run(commands))["value"]
     assert value == ["0\n", "1\n", "2\n", "3\n"]
-    (ended,) = project.glob(".loops/.history/each-*")
-    lines = (ended / "each.events.jsonl").read_bytes().splitlines(keepends=True)
-    target = project / ".loops" / ".running" / ended.name
+    (finished,) = project.glob(".loops/.history/each-*")
+    lines = (finished / "each.events.jsonl").read_bytes().splitlines(keepends=True)
+    target = project / ".loops" / ".running" / finished.name
     for count in range(1, len(lines)):
-        (ended / "active").unlink()  # it has the length of the whole journal
-        os.rename(ended, target)
+        (finished / "active").unlink()  # it has the length of the whole journal
+        os.rename(finished, target)
         (target / "each.events.jsonl").write_bytes(b"".join(lines[:count]))
-        done = [json.loads(line)["seq"] for line in lines[:count] if b'"event":"action_complete"' in line]
+        completed = [
+            json.loads(line)["seq"] for line in lines[:count] if b'"event":"action_complete"' in line
+        ]
         (project / "log").write_text("")
-        assert launch_resume.resume(options.Values(ended.name, quiet=True)) == 0, count
-        again = (project / "log").read_text().split()
-        assert sorted(again) == [str(n) for n in range(4) if n + 1 not in done], count
+        assert launch_resume.resume(options.Values(finished.name, quiet=True)) == 0, count
+        repeated = (project / "log").read_text().split()
+        assert sorted(repeated) == [str(n) for n in range(4) if n + 1 not in completed], count
         end = [event for event in events(project) if event["event"] == "run_end"][-1]
         assert end["value"] == value, count
 
 
-class Prompt(World):
+class ImmediateWorld(World):
     """Ends each action at once."""
 
     def __init__(self) -> None:
@@ -351,23 +353,23 @@ def test_one_sync_covers_all_pending_results(project: Path, monkeypatch: pytest.
     image = Image.from_bytes(program([str(number) for number in range(64)]))
     runs.make_running_folder("")
     folder = RunFolder.create("", "each")
-    book = journal.Journal.create(folder.journal, lambda: "2024-01-15T10:30:00.000Z")
+    journal_file = journal.Journal.create(folder.journal, lambda: "2024-01-15T10:30:00.000Z")
     interrupt = Interrupt()
-    world = Prompt()
+    world = ImmediateWorld()
     syncs = 0
 
-    def slow(fd: int) -> None:
+    def slow_sync(fd: int) -> None:
         nonlocal syncs
         syncs += 1
-        # Long enough for what was begun to end: so many have started as have a result, or wait for this.
-        begun = len(seqs(project, "action_start")) - 64 if syncs > 1 else 0
-        wait_for(lambda: len(world.ended) >= begun)
+        # Wait until the started actions have ended: with 64 slots, all starts but 64 follow a result.
+        started = len(seqs(project, "action_start")) - 64 if syncs > 1 else 0
+        wait_for(lambda: len(world.ended) >= started)
         time.sleep(0.05)
 
-    monkeypatch.setattr(journal.files, "fdatasync", slow)
-    driver = Driver(Machine(image), world, book, folder, Display(), interrupt, jobs=64)
+    monkeypatch.setattr(journal.files, "fdatasync", slow_sync)
+    driver = Driver(Machine(image), world, journal_file, folder, Display(), interrupt, jobs=64)
     assert driver.run().status == "success"
-    book.close()
+    journal_file.close()
     interrupt.close()
     assert len(world.ended) == 128
-    assert syncs <= 16  # two rounds; without it 64 for each
+    assert syncs <= 16  # two rounds; without batching, 64 for each

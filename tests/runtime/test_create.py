@@ -1,4 +1,4 @@
-"""`llc create` from options and descriptions: files, refusals, a local Messages API, pins."""
+"""`llc create` from options and descriptions: files, refusals, a local Messages API, pinned descriptions."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from llc.runtime.cli.table import PARAMETERS
 from llc.runtime.host.errors import UserError
 from llc.runtime.models.client import ModelClient
 
-Done = subprocess.CompletedProcess[str]
-Create = Callable[..., Done]
+Completed = subprocess.CompletedProcess[str]
+Create = Callable[..., Completed]
 
-GOOD = {
+VALID_LOOP = {
     "max_iterations": 5,
     "tools": ["pytest", "/ll:manage_issue bug fix"],
     "goal": "The tests pass",
     "name": "tests-pass",
     "paradigm": "goal",
 }
-BROKEN = {"paradigm": "goal", "name": "x", "goal": "y", "tool": ["pytest"]}
-WORDS = 'paradigm: natural\ndescription: "Run the tests until they pass"\n'
+INVALID_LOOP = {"paradigm": "goal", "name": "x", "goal": "y", "tool": ["pytest"]}
+DESCRIPTION = 'paradigm: natural\ndescription: "Run the tests until they pass"\n'
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def server(answers: Any) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def client(server: Any) -> Iterator[ModelClient]:
-    """One for all that asks the server: importing the API's client takes more than a second."""
+    """Shared by all tests that call the server: importing the API client takes more than a second."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ANTHROPIC_BASE_URL", server.url)
         patch.setenv("ANTHROPIC_API_KEY", "test-key")
@@ -66,7 +66,7 @@ def client(server: Any) -> Iterator[ModelClient]:
 
 @pytest.fixture
 def model(server: Any) -> Any:
-    """What is asked: `model.then(…)` says what it answers, `model.requests` what it was told."""
+    """The model server: `model.then(…)` sets its replies, `model.requests` has the received requests."""
     server.requests.clear()
     server.answers.clear()
     return server
@@ -78,25 +78,25 @@ def create(
 ) -> Create:
     """`llc create WORDS` without a terminal, in this process."""
 
-    class Kept:
+    class SharedClient:
         complete = client.complete
 
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(author, "ModelClient", Kept)
+    monkeypatch.setattr(author, "ModelClient", SharedClient)
 
-    def create(*words: str) -> Done:
-        with open(os.devnull) as nothing, monkeypatch.context() as patch:
-            patch.setattr(sys, "stdin", nothing)
+    def create(*words: str) -> Completed:
+        with open(os.devnull) as empty, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", empty)
             code = dispatch.command("llc", ["create", *words])
         return subprocess.CompletedProcess(words, code, *capfd.readouterr())
 
     return create
 
 
-def process(*words: str) -> Done:
-    """llc in a process of its own, without a key."""
+def run_process(*words: str) -> Completed:
+    """Run llc in its own process, without a key."""
     return subprocess.run(
         [sys.executable, "-m", "llc", *words],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
@@ -201,24 +201,24 @@ def process(*words: str) -> Done:
         ),
     ],
 )
-def test_each_paradigm_can_be_given_by_options(
+def test_options_create_a_loop_of_each_paradigm(
     project: Path, create: Create, words: tuple[str, ...], yaml: str
 ) -> None:
-    """The file holds what was said and nothing else, and is a loop."""
-    done = create(*words, "--yes", "--json")
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["yaml"] == (project / told["path"]).read_text() == yaml
-    compile_file(told["path"])
+    """The file has the given options and nothing else, and compiles."""
+    completed = create(*words, "--yes", "--json")
+    assert completed.returncode == 0, completed.stderr
+    report = json.loads(completed.stdout)
+    assert report["yaml"] == (project / report["path"]).read_text() == yaml
+    compile_file(report["path"])
 
 
 def test_every_paradigm_has_its_options() -> None:
-    """The verb, its options and the schema know the same paradigms."""
-    from llc.frontend.loop.paradigms import PARADIGMS as KNOWN
+    """The subcommand, its options and the schema have the same paradigms."""
+    from llc.frontend.loop.paradigms import PARADIGMS
 
-    assert set(PARAMETERS["paradigm"][4].split("|")) == set(KNOWN) == set(creation.PARADIGM_OPTIONS)
-    assert set(creation._READERS) == set(creation._REQUIRED) == set(KNOWN)
-    assert set(wizard._QUESTIONS) - {"fix", "maintain"} == set(KNOWN)
+    assert set(PARAMETERS["paradigm"][4].split("|")) == set(PARADIGMS) == set(creation.PARADIGM_OPTIONS)
+    assert set(creation._READERS) == set(creation._REQUIRED) == set(PARADIGMS)
+    assert set(wizard._QUESTIONS) - {"fix", "maintain"} == set(PARADIGMS)
 
 
 @pytest.mark.parametrize(
@@ -240,13 +240,13 @@ def test_every_paradigm_has_its_options() -> None:
         (("some-loop",), "--pin"),
     ],
 )
-def test_what_cannot_be_made_is_refused(
+def test_invalid_options_are_refused(
     project: Path, create: Create, words: tuple[str, ...], message: str
 ) -> None:
-    """With exit code 2, and without leaving anything behind."""
-    done = create(*words)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
+    """The exit code is 2, and no file is left."""
+    completed = create(*words)
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert message in completed.stderr
     assert list(project.iterdir()) == []
 
 
@@ -257,16 +257,16 @@ def test_what_cannot_be_made_is_refused(
         *("config", "tools", "x.yaml", "x.fsm", "é" * 79 + "\x00"),
     ],
 )
-def test_a_name_stays_in_its_folder(project: Path, name: str) -> None:
-    """Paths, hidden files, the project's own files and endless names are refused."""
+def test_unsafe_names_are_refused(project: Path, name: str) -> None:
+    """Paths, hidden files, the project's own files and very long names are refused."""
     with pytest.raises(UserError) as caught:
         drafts.check_name(name)
     assert len(caught.value.message) < 200
     assert all(ch.isprintable() for ch in caught.value.message)
 
 
-def test_a_file_that_is_there_is_kept(project: Path, create: Create) -> None:
-    """Unless --force says otherwise; a flow of that name is never hidden."""
+def test_existing_file_is_kept(project: Path, create: Create) -> None:
+    """`--force` replaces the file, but never hides a flow of that name."""
     words = ("-p", "goal", "--goal", "x", "--tool", "true", "--yes")
     assert create(*words).returncode == 0
     path = project / ".loops" / "x.yaml"
@@ -280,8 +280,8 @@ def test_a_file_that_is_there_is_kept(project: Path, create: Create) -> None:
     assert create(*words, "--force").returncode == 1
 
 
-def test_printing_saves_nothing(project: Path, create: Create) -> None:
-    """The YAML alone is on standard output, for a pipe."""
+def test_print_saves_nothing(project: Path, create: Create) -> None:
+    """Standard output has only the YAML, for a pipe."""
     done = create("-p", "goal", "--goal", "x", "--tool", "true", "--print")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == 'paradigm: goal\nname: "x"\ngoal: "x"\ntools: ["true"]\n'
@@ -291,9 +291,9 @@ def test_printing_saves_nothing(project: Path, create: Create) -> None:
 # --- from a description ---------------------------------------------------------------------------
 
 
-def test_a_model_writes_the_loop(project: Path, create: Create, model: Any, answers: Any) -> None:
-    """By the schema that `llc schema` prints; its keys are put in order, what it cost is told."""
-    model.then(answers.result({"loop": GOOD}))
+def test_model_writes_the_loop(project: Path, create: Create, model: Any, answers: Any) -> None:
+    """The request has the schema that `llc schema` prints; the keys are put in order, the cost is shown."""
+    model.then(answers.result({"loop": VALID_LOOP}))
     done = create("--describe", "run the tests until they pass", "--yes", "--timeout", "60")
     assert done.returncode == 0, done.stderr
     assert (project / ".loops" / "tests-pass.yaml").read_text() == (
@@ -310,9 +310,13 @@ def test_a_model_writes_the_loop(project: Path, create: Create, model: Any, answ
     assert "(0.0003 USD, 150 tokens" in done.stderr
 
 
-def test_a_broken_loop_is_repaired(project: Path, create: Create, model: Any, answers: Any) -> None:
-    """The model is told what is wrong, with the line it is in; at most twice."""
-    model.then(answers.text("no idea"), answers.result({"loop": BROKEN}), answers.result({"loop": GOOD}))
+def test_invalid_loop_is_repaired_by_the_model(
+    project: Path, create: Create, model: Any, answers: Any
+) -> None:
+    """The model gets the errors with their lines; at most two repairs are tried."""
+    model.then(
+        answers.text("no idea"), answers.result({"loop": INVALID_LOOP}), answers.result({"loop": VALID_LOOP})
+    )
     done = create("--describe", "x", "--yes")
     assert done.returncode == 0, done.stderr
     second, third = (json.dumps(request["messages"]) for request in model.requests[1:])
@@ -322,9 +326,9 @@ def test_a_broken_loop_is_repaired(project: Path, create: Create, model: Any, an
     assert ", 450 tokens)" in done.stderr
 
 
-def test_a_hopeless_model_is_given_up(project: Path, create: Create, model: Any, answers: Any) -> None:
-    """After three tries: what it gave is shown with what is wrong, and nothing is saved."""
-    model.then(answers.result({"loop": BROKEN}))
+def test_number_of_repairs_is_limited(project: Path, create: Create, model: Any, answers: Any) -> None:
+    """After three attempts, the last loop and its errors are shown, and nothing is saved."""
+    model.then(answers.result({"loop": INVALID_LOOP}))
     done = create("--describe", "x", "--yes")
     assert done.returncode == 1
     assert len(model.requests) == 3
@@ -334,10 +338,8 @@ def test_a_hopeless_model_is_given_up(project: Path, create: Create, model: Any,
     assert list(project.iterdir()) == []
 
 
-def test_a_model_that_refuses_is_not_asked_again(
-    project: Path, create: Create, model: Any, answers: Any
-) -> None:
-    """Another try would give the same."""
+def test_refusal_is_not_retried(project: Path, create: Create, model: Any, answers: Any) -> None:
+    """A second attempt would give the same result."""
     model.then(answers.text("I cannot help with that", stop_reason="refusal"))
     done = create("--describe", "x", "--yes")
     assert (done.returncode, len(model.requests)) == (1, 1)
@@ -345,7 +347,7 @@ def test_a_model_that_refuses_is_not_asked_again(
 
 
 @pytest.mark.parametrize(
-    ("reply", "says"),
+    ("reply", "message"),
     [
         ({"paradigm": "natural", "description": "again"}, "is not allowed here"),
         ([], "contains no loop"),
@@ -362,26 +364,24 @@ def test_a_model_that_refuses_is_not_asked_again(
         ({"paradigm": "goal", "goal": 5, "tools": {}, "name": ["x"]}, "should be"),
     ],
 )
-def test_replies_of_any_kind_are_survived(
-    project: Path, create: Create, model: Any, answers: Any, reply: Any, says: str
+def test_reply_that_is_not_a_loop_is_reported(
+    project: Path, create: Create, model: Any, answers: Any, reply: Any, message: str
 ) -> None:
-    """What is no loop is told to the model, and in the end to the user."""
+    """The model, and finally the user, gets the reason why a reply is not a loop."""
     model.then(answers.result({"loop": reply}))
-    done = create("--describe", "x", "--yes")
-    assert (done.returncode, says in done.stderr) == (1, True), done.stderr
+    completed = create("--describe", "x", "--yes")
+    assert (completed.returncode, message in completed.stderr) == (1, True), completed.stderr
 
 
-def test_what_a_model_writes_is_shown_and_not_run(
-    project: Path, create: Create, model: Any, answers: Any
-) -> None:
-    """Commands that would do harm, characters that would steer the terminal, a name that is a command."""
-    harm = {
+def test_generated_loop_is_shown_and_not_run(project: Path, create: Create, model: Any, answers: Any) -> None:
+    """Harmful commands, terminal control characters, and a name that is a command."""
+    hostile = {
         "paradigm": "goal",
         "name": "$(touch made); x",
         "goal": "\x1b]0;t\x07",
         "tools": ["touch made \x1b[2J"],
     }
-    model.then(answers.result({"loop": harm}))
+    model.then(answers.result({"loop": hostile}))
     done = create("--describe", "x")
     assert (done.returncode, "no terminal to confirm it" in done.stderr) == (2, True), done.stderr
     assert "shell: touch made" in done.stderr
@@ -394,8 +394,8 @@ def test_what_a_model_writes_is_shown_and_not_run(
     assert not (project / "made").exists()
 
 
-def test_a_loop_in_words_is_read_too(project: Path, create: Create, model: Any, answers: Any) -> None:
-    """A model that cannot be forced to use a tool answers with YAML in a fence."""
+def test_loop_in_a_text_reply_is_read(project: Path, create: Create, model: Any, answers: Any) -> None:
+    """A model that cannot be forced to use a tool replies with YAML in a code fence."""
     text = "Here it is:\n```yaml\nparadigm: goal\nname: ../../x\ngoal: y\ntools: [pytest]\n```\n"
     model.then(answers.text(text))
     done = create("--describe", "x", "--yes")
@@ -404,38 +404,37 @@ def test_a_loop_in_words_is_read_too(project: Path, create: Create, model: Any, 
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("reply", "message"),
     [
         (lambda a: a.status(400, "no such model"), "no such model"),
         (lambda a: a.status(429, "slow down", retry_after=0.01), "slow down"),
         (lambda a: a.status(500, "broken", retry_after=0.01), "broken"),
-        (lambda a: a.half(a.result({"loop": GOOD})), "connection broke"),
+        (lambda a: a.half(a.result({"loop": VALID_LOOP})), "connection broke"),
         (lambda a: a.body(b"<html>"), ""),
     ],
 )
-def test_an_api_that_fails_is_told(
-    project: Path, create: Create, model: Any, answers: Any, answer: Any, says: str
+def test_api_error_is_reported(
+    project: Path, create: Create, model: Any, answers: Any, reply: Any, message: str
 ) -> None:
-    """Exit code 1, the API's own words, what to do instead; nothing is saved."""
-    model.then(answer(answers))
-    done = create("--describe", "x", "--yes")
-    assert (done.returncode, says in done.stderr) == (1, True), done.stderr
-    assert "internal" not in done.stderr
+    """The exit code is 1, the API's message and a remedy are shown, nothing is saved."""
+    model.then(reply(answers))
+    completed = create("--describe", "x", "--yes")
+    assert (completed.returncode, message in completed.stderr) == (1, True), completed.stderr
+    assert "internal" not in completed.stderr
     assert list(project.iterdir()) == []
 
 
-def test_a_time_out_ends_the_call(
+def test_timeout_ends_the_call(
     project: Path, create: Create, model: Any, answers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that says nothing is not waited for longer than the limit."""
     monkeypatch.setattr(generation, "TIMEOUT_S", 0.5)
     model.then(answers.stall())
     done = create("--describe", "x", "--yes")
     assert (done.returncode, "no reply within 0.5 s" in done.stderr) == (1, True), done.stderr
 
 
-def test_a_description_is_bounded(project: Path, create: Create) -> None:
-    """Nobody is asked about a book."""
+def test_length_of_a_description_is_limited(project: Path, create: Create) -> None:
+    """No model is called for an oversized description."""
     done = create("--describe", "x" * 30_000, "--yes")
     assert (done.returncode, "the limit is 20,000" in done.stderr) == (2, True)
 
@@ -443,11 +442,11 @@ def test_a_description_is_bounded(project: Path, create: Create) -> None:
 # --- words that are pinned ------------------------------------------------------------------------
 
 
-def test_words_are_pinned_and_compiled_without_a_model(
+def test_pinned_description_compiles_without_a_model(
     project: Path, create: Create, model: Any, answers: Any
 ) -> None:
-    """The model is asked once; what it gave is kept beside the words."""
-    model.then(answers.result({"loop": GOOD}))
+    """The model is called once; its loop is kept in `natural.lock`."""
+    model.then(answers.result({"loop": VALID_LOOP}))
     done = create(
         "-p", "natural", "--description", "Run the tests until they pass", "--name", "green", "--yes"
     )
@@ -464,15 +463,15 @@ def test_words_are_pinned_and_compiled_without_a_model(
     assert len(model.requests) == 1
 
 
-def test_pinning_keeps_the_other_pins(project: Path, create: Create, model: Any, answers: Any) -> None:
-    """Of the loop itself the old pin goes, those of other loops stay."""
+def test_pinning_keeps_pins_of_other_loops(project: Path, create: Create, model: Any, answers: Any) -> None:
+    """A loop's own old pin is replaced; the pins of other loops remain."""
     loops = project / ".loops"
     loops.mkdir()
-    (loops / "a.yaml").write_text(WORDS)
-    (loops / "b.yaml").write_text(WORDS.replace("Run", "Walk"))
-    model.then(answers.result({"loop": GOOD}))
+    (loops / "a.yaml").write_text(DESCRIPTION)
+    (loops / "b.yaml").write_text(DESCRIPTION.replace("Run", "Walk"))
+    model.then(answers.result({"loop": VALID_LOOP}))
     assert create("--pin", "--yes").returncode == 0
-    (loops / "b.yaml").write_text(WORDS.replace("Run", "Crawl"))
+    (loops / "b.yaml").write_text(DESCRIPTION.replace("Run", "Crawl"))
     assert create("--pin", "b", "--yes").returncode == 0
     text = (loops / "natural.lock").read_text()
     assert (text.count("sha256-"), text.count('loop: "a"'), text.count('loop: "b"')) == (2, 1, 1)
@@ -480,13 +479,13 @@ def test_pinning_keeps_the_other_pins(project: Path, create: Create, model: Any,
     assert len(model.requests) == 5
 
 
-def test_pins_that_are_made_at_once_are_all_kept(project: Path) -> None:
-    """Whoever pins waits for those who do so already."""
+def test_concurrent_pins_are_all_kept(project: Path) -> None:
+    """Pinning waits for other processes that pin."""
     loops = project / ".loops"
     loops.mkdir()
     children = []
     for name in "abcdefgh":
-        (loops / f"{name}.yaml").write_text(WORDS.replace("Run", f"Run {name}"))
+        (loops / f"{name}.yaml").write_text(DESCRIPTION.replace("Run", f"Run {name}"))
         child = os.fork()
         if child == 0:
             try:
@@ -500,13 +499,13 @@ def test_pins_that_are_made_at_once_are_all_kept(project: Path) -> None:
     assert [pin.loop for pin in pins_in(".loops/natural.lock")] == list("abcdefgh")
 
 
-def test_without_a_key_nothing_is_pinned(project: Path) -> None:
-    """And compiling says what to do."""
+def test_pinning_needs_a_key(project: Path) -> None:
+    """Compiling such a loop states the command to use."""
     (project / ".loops").mkdir()
-    (project / ".loops" / "a.yaml").write_text(WORDS)
-    done = process("create", "--pin", "--yes")
+    (project / ".loops" / "a.yaml").write_text(DESCRIPTION)
+    done = run_process("create", "--pin", "--yes")
     assert (done.returncode, "no API key" in done.stderr) == (1, True)
-    done = process("run", "a")
+    done = run_process("run", "a")
     assert (done.returncode, "llc create --pin .loops/a.yaml" in done.stderr) == (2, True)
     assert [path.name for path in (project / ".loops").iterdir()] == ["a.yaml"]
-    assert process("create", "--pin", "nothing").returncode == 2
+    assert run_process("create", "--pin", "nothing").returncode == 2

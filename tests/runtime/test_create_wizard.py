@@ -33,14 +33,14 @@ def create(*words: str, **env: str) -> Dialogue:
     return Dialogue("create", *words, **env)
 
 
-def saved(project: Path, name: str) -> str:
+def read_loop(project: Path, name: str) -> str:
     path = project / ".loops" / f"{name}.yaml"
     compile_file(str(path))
     return path.read_text()
 
 
-def test_the_session_of_the_seed(project: Path) -> None:
-    """Fix errors until clean, types and lint, ten attempts: the YAML that the seed shows."""
+def test_session_of_the_seed(project: Path) -> None:
+    """Fix errors until clean, types and lint, ten attempts: gives the YAML of the seed."""
     t = create()
     t.answer("What kind of automation loop")
     t.answer("What should the loop fix", f" {DOWN} \r")
@@ -48,7 +48,7 @@ def test_the_session_of_the_seed(project: Path) -> None:
     t.answer("called", "\r")
     t.answer(SAVE, "\r")
     assert t.end() == 0
-    assert saved(project, "fix-types-and-lint") == (
+    assert read_loop(project, "fix-types-and-lint") == (
         'paradigm: invariants\nname: "fix-types-and-lint"\nconstraints:\n'
         '  - name: "types-valid"\n    check:\n      run: "mypy src/"\n      failure: [1, 2]\n'
         '    fix:\n      prompt: "Fix the type errors"\n'
@@ -61,8 +61,8 @@ def test_the_session_of_the_seed(project: Path) -> None:
     assert "saved .loops/fix-types-and-lint.yaml" in t.plain
 
 
-def test_maintaining_with_a_check_of_one_s_own(project: Path) -> None:
-    """Other…: a command, its repair, a name; and the pause between two rounds."""
+def test_maintaining_loop_with_an_own_check(project: Path) -> None:
+    """The wizard asks for a command, its repair, a name and the delay between rounds."""
     t = create()
     t.answer("What kind", f"{DOWN}\r")
     t.answer("What should the loop keep", f"{DOWN * 3} \r")
@@ -78,13 +78,13 @@ def test_maintaining_with_a_check_of_one_s_own(project: Path) -> None:
     t.answer("called", "\x15keep-docs\r")
     t.answer(SAVE, "y\r")
     assert t.end() == 0
-    text = saved(project, "keep-docs")
+    text = read_loop(project, "keep-docs")
     assert '  - name: "make"\n    check: "make docs"\n    fix: "/ll:fix docs"\n' in text
     assert "max_iterations: 7\nmaintain: true\nmaintain_delay: 60\n" in text
 
 
-def test_a_metric(project: Path) -> None:
-    """Drive a metric toward a target: a number is asked for until it is one."""
+def test_metric(project: Path) -> None:
+    """ "Drive a metric toward a target" repeats the question until the answer is a number."""
     t = create()
     t.answer("What kind", f"\x1b[96;14M{DOWN * 2}\r")
     t.answer("prints the metric", "\x1b[;Mwc -l < todo\r")
@@ -98,11 +98,11 @@ def test_a_metric(project: Path) -> None:
     t.answer("called", "\x15fewer\r")
     t.answer(SAVE)
     assert t.end() == 0
-    assert 'check: "wc -l < todo"\ntoward: 0\nusing: "/ll:fix one"\n' in saved(project, "fewer")
+    assert 'check: "wc -l < todo"\ntoward: 0\nusing: "/ll:fix one"\n' in read_loop(project, "fewer")
 
 
 def test_steps(project: Path) -> None:
-    """Run a sequence of steps: as many as are written."""
+    """ "Run a sequence of steps" asks for further steps until an empty answer."""
     t = create()
     t.answer("What kind", f"{DOWN * 3}\r")
     t.answer("first step", "make one\r")
@@ -113,11 +113,11 @@ def test_steps(project: Path) -> None:
     t.answer("called", "\r")
     t.answer(SAVE)
     assert t.end() == 0
-    assert 'steps: ["make one", "make two"]\n' in saved(project, "until-test")
+    assert 'steps: ["make one", "make two"]\n' in read_loop(project, "until-test")
 
 
-def test_states_of_one_s_own(project: Path) -> None:
-    """Other…: each state that is named is asked for."""
+def test_own_states(project: Path) -> None:
+    """ "Other…" asks for each state that has been named."""
     t = create()
     t.answer("What kind", f"{DOWN * 4}\r")
     t.answer("Which form should the loop have", f"{DOWN}\r")
@@ -134,44 +134,43 @@ def test_states_of_one_s_own(project: Path) -> None:
     t.answer("called", "\x15own\r")
     t.answer(SAVE)
     assert t.end() == 0
-    assert '  fix:\n    action: "/ll:fix it"\n    next: "check"\n' in saved(project, "own")
+    assert '  fix:\n    action: "/ll:fix it"\n    next: "check"\n' in read_loop(project, "own")
 
 
-def test_a_paradigm_that_is_given_is_not_asked_for(project: Path) -> None:
-    """Nor is anything else that options say."""
+def test_values_of_options_are_not_asked_for(project: Path) -> None:
     t = create("--paradigm", "goal", "--goal", "All is well", "--name", "well")
     t.answer("Which command checks", "true\r")
     t.answer("What repairs", "\r")
     t.answer("maximum number", "\r")
     t.answer(SAVE)
     assert t.end() == 0
-    assert saved(project, "well").startswith('paradigm: goal\nname: "well"\ngoal: "All is well"\n')
+    assert read_loop(project, "well").startswith('paradigm: goal\nname: "well"\ngoal: "All is well"\n')
 
 
 @pytest.mark.parametrize(("step", "keys"), [(0, "\x03"), (1, "\x04"), (2, "\x04"), (3, "\x03")])
-def test_leaving_leaves_nothing_behind(project: Path, keys: str, step: int) -> None:
-    """Ctrl-C and Ctrl-D in a menu, in one with marks, in a line: no file, no folder, a word."""
+def test_cancelled_wizard_saves_nothing(project: Path, keys: str, step: int) -> None:
+    """Ctrl-C and Ctrl-D in a menu, a multiple choice and a text line leave no file and no folder."""
     t = create()
-    before = [("What kind", "\r"), ("What should the loop fix", " \r"), ("maximum", "\r"), ("called", "\r")]
-    for question, answer in before[:step]:
+    dialogue = [("What kind", "\r"), ("What should the loop fix", " \r"), ("maximum", "\r"), ("called", "\r")]
+    for question, answer in dialogue[:step]:
         t.answer(question, answer)
-    t.answer(before[step][0], keys)
+    t.answer(dialogue[step][0], keys)
     assert t.end() == (130 if keys == "\x03" else 1)
     assert "nothing was saved" in t.plain
     assert list(project.iterdir()) == []
 
 
 @pytest.mark.parametrize("keys", ["\x03", "\x04", "n\r"])
-def test_what_is_not_confirmed_is_not_saved(project: Path, keys: str) -> None:
-    """The preview alone writes nothing."""
+def test_unconfirmed_loop_is_not_saved(project: Path, keys: str) -> None:
+    """Ctrl-C, Ctrl-D and "n" at the preview."""
     t = create("--paradigm", "goal", "--goal", "x", "--tool", "true", "--name", "x")
     t.answer(SAVE, keys)
     assert t.end() in (1, 130)
     assert list(project.iterdir()) == []
 
 
-def test_a_loop_that_is_there_is_not_overwritten_unasked(project: Path) -> None:
-    """No is the default; another name may be given; yes replaces it."""
+def test_existing_loop_is_replaced_only_on_confirmation(project: Path) -> None:
+    """The default is no; the wizard offers another name; "y" replaces the file."""
     (project / ".loops").mkdir()
     path = project / ".loops" / "x.yaml"
     path.write_text("mine")
@@ -181,7 +180,7 @@ def test_a_loop_that_is_there_is_not_overwritten_unasked(project: Path) -> None:
     t.answer("Replace it", "\r")
     t.answer("Another name", "y\r")
     assert t.end() == 0
-    assert (path.read_text(), 'name: "y"\n' in saved(project, "y")) == ("mine", True)
+    assert (path.read_text(), 'name: "y"\n' in read_loop(project, "y")) == ("mine", True)
     t = create(*words)
     t.answer(SAVE)
     t.answer("Replace it", "y\r")
@@ -190,7 +189,7 @@ def test_a_loop_that_is_there_is_not_overwritten_unasked(project: Path) -> None:
 
 
 def test_hostile_answers(project: Path) -> None:
-    """Names that are paths are refused; words that would steer the terminal, or YAML, are text."""
+    """Names that are paths are refused; terminal control characters and YAML syntax are text."""
     t = create("--paradigm", "goal")
     t.answer("true in the end", "a: [b\\n] # {{x}} 'y' \"z\"\r")
     t.answer("Which command checks", "echo 'a: b' # c\r")
@@ -212,15 +211,15 @@ def test_hostile_answers(project: Path) -> None:
 
 
 def test_no_color(project: Path) -> None:
-    """Nothing is coloured where NO_COLOR says so."""
+    """NO_COLOR disables colours."""
     t = create("--paradigm", "goal", "--goal", "x", "--tool", "true", "--name", "x", NO_COLOR="1")
     t.answer(SAVE)
     assert t.end() == 0
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", t.seen)
 
 
-def test_a_dumb_terminal_gets_numbered_lists(project: Path) -> None:
-    """The same questions, answered with numbers."""
+def test_dumb_terminal_gets_numbered_lists(project: Path) -> None:
+    """The same questions are answered with numbers."""
     t = create(TERM="dumb")
     t.wait("1. Fix errors until clean")
     t.answer("Which one", "\r")
@@ -232,11 +231,11 @@ def test_a_dumb_terminal_gets_numbered_lists(project: Path) -> None:
     t.answer("called", "\r")
     t.answer(SAVE)
     assert t.end() == 0
-    assert 'name: "types-valid"' in saved(project, "fix-types-and-tests")
+    assert 'name: "types-valid"' in read_loop(project, "fix-types-and-tests")
 
 
-def test_words_without_a_key(project: Path) -> None:
-    """To describe a loop needs a model; without a key that is said, and nothing is saved."""
+def test_description_needs_a_key(project: Path) -> None:
+    """A description needs a model; without a key that is reported."""
     t = create()
     t.answer("What kind", f"{DOWN * 4}\r")
     t.answer("Which form should the loop have", f"{DOWN * 2}\r")
@@ -246,15 +245,13 @@ def test_words_without_a_key(project: Path) -> None:
     assert list(project.iterdir()) == []
 
 
-def test_ctrl_c_while_a_model_thinks_leaves_nothing_behind(
-    project: Path, messages_server: Any, answers: Any
-) -> None:
-    """The call is given up at once."""
+def test_ctrl_c_during_a_model_call_saves_nothing(project: Path, messages_server: Any, answers: Any) -> None:
+    """The call ends at once."""
     messages_server.then(answers.stall())
     t = create("--describe", "make it green")
     t.wait("asking")
-    end = time.monotonic() + 60
-    while not messages_server.requests and time.monotonic() < end:
+    deadline = time.monotonic() + 60
+    while not messages_server.requests and time.monotonic() < deadline:
         time.sleep(0.05)
     t.child.sendintr()
     assert t.end() == 130
@@ -266,7 +263,7 @@ def test_ctrl_c_while_a_model_thinks_leaves_nothing_behind(
 
 
 class Scripted:
-    """Answers from a list: the label of a choice, a text, a truth; an exception is raised."""
+    """Answers from a list: the label of a choice, a text or a boolean; an exception is raised."""
 
     def __init__(self, *answers: object) -> None:
         self.answers = list(answers)
@@ -305,9 +302,9 @@ NAME = ("What should the loop be called?", "own")
 SAVE_IT = ("Save to .loops/own.yaml?", True)
 KIND = "What kind of automation loop do you want to create?"
 OTHER = (KIND, "Other...")
-LIKE = "Which form should the loop have?"
+FORM = "Which form should the loop have?"
 CHECK = "Which command checks it? Exit code 0 means success."
-# What is asked for each kind of loop, and an answer.
+# Questions for each kind of loop, each with an answer.
 DIALOGUES: dict[str, list[tuple[str, object]]] = {
     "fix": [
         (KIND, "Fix errors until clean (Recommended)"),
@@ -342,7 +339,7 @@ DIALOGUES: dict[str, list[tuple[str, object]]] = {
     ],
     "goal": [
         OTHER,
-        (LIKE, "Reach a goal"),
+        (FORM, "Reach a goal"),
         ("What should be true in the end?", "All is well"),
         (CHECK, "make check"),
         ("What repairs it? (Enter: no more repairs)", "/ll:fix it"),
@@ -351,7 +348,7 @@ DIALOGUES: dict[str, list[tuple[str, object]]] = {
     ],
     "fsm": [
         OTHER,
-        (LIKE, "Define states"),
+        (FORM, "Define states"),
         ("What is the first state called?", "check"),
         ("What does `check` do: a command, or a sentence for the agent? (Enter: the loop ends here)", "make"),
         ("Which state follows success? (states: check; or a new one)", "done"),
@@ -362,7 +359,7 @@ DIALOGUES: dict[str, list[tuple[str, object]]] = {
     ],
     "natural": [
         OTHER,
-        (LIKE, "Keep the description"),
+        (FORM, "Keep the description"),
         ("What should the loop do?", "Make it green"),
         ("Which command or slash command may it use? (Enter: any)", "make"),
         ("Which other one? (Enter: no more)", ""),
@@ -372,13 +369,13 @@ DIALOGUES: dict[str, list[tuple[str, object]]] = {
 
 
 def dialogue(kind: str) -> tuple[list[str], list[object]]:
-    """The questions for a kind of loop, and answers to them."""
+    """The questions for a kind of loop, and their answers."""
     rows = [*DIALOGUES[kind], NAME, SAVE_IT]
     return [question for question, _ in rows], [answer for _, answer in rows]
 
 
-def made_by(asker: Scripted, monkeypatch: pytest.MonkeyPatch) -> int:
-    """`llc create` where a person gives these answers."""
+def create_with(asker: Scripted, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run `llc create` with a person who gives these answers."""
     monkeypatch.setattr(menus, "Menus", lambda: asker)
     monkeypatch.setattr(creation, "is_attended", lambda: True)
     return dispatch.command("llc", ["create", "--no-pin"])
@@ -388,16 +385,16 @@ def made_by(asker: Scripted, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_every_kind_of_loop_has_its_questions(
     project: Path, kind: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """These and no others; the loop is shown as YAML and as states before it is saved."""
+    """No other questions are asked; the loop is shown as YAML and as states before it is saved."""
     questions, answers = dialogue(kind)
     asker = Scripted(*answers)
-    assert made_by(asker, monkeypatch) == 0, capfd.readouterr().err
+    assert create_with(asker, monkeypatch) == 0, capfd.readouterr().err
     assert asker.asked == questions
     assert asker.answers == []
     shown = capfd.readouterr().err
     text = (project / ".loops" / "own.yaml").read_text()
     assert text in shown
-    if kind != "natural":  # which has none until it is pinned
+    if kind != "natural":  # a description has no states until it is pinned
         states = re.findall(r"^(\S+)(?: \(ends.*\))?$", shown.partition("It compiles to:\n")[2], re.MULTILINE)
         loop = compile_file(".loops/own.yaml").loop
         assert loop is not None
@@ -405,19 +402,19 @@ def test_every_kind_of_loop_has_its_questions(
 
 
 @pytest.mark.parametrize("kind", DIALOGUES)
-def test_leaving_any_question_leaves_nothing_behind(
+def test_cancelling_any_question_saves_nothing(
     project: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C at each step, and Ctrl-D."""
+    """Ctrl-C and Ctrl-D at each question."""
     questions, answers = dialogue(kind)
     for step in range(len(questions)):
-        for leaving, code in ((KeyboardInterrupt(), 130), (EOFError(), 1)):
-            assert made_by(Scripted(*answers[:step], leaving), monkeypatch) == code
+        for cancellation, code in ((KeyboardInterrupt(), 130), (EOFError(), 1)):
+            assert create_with(Scripted(*answers[:step], cancellation), monkeypatch) == code
             assert list(project.iterdir()) == [], questions[step]
 
 
 def test_checks_fit_the_project(project: Path) -> None:
-    """The seed's where nothing says otherwise, those of other languages by their files."""
+    """Checks for Python are the default; files of the project select those of other languages."""
     assert [row.check for row in wizard.common_checks()] == ["mypy src/", "ruff check src/", "pytest"]
     (project / "Cargo.toml").touch()
     assert [row.check for row in wizard.common_checks()] == ["cargo check", "cargo test"]
@@ -426,8 +423,8 @@ def test_checks_fit_the_project(project: Path) -> None:
 
 
 @pytest.mark.parametrize("is_wanted", [True, False])
-def test_the_tests_can_be_guarded(project: Path, is_wanted: bool) -> None:
-    """Where an agent is to make tests pass: the files of its tests, unless that is not wanted."""
+def test_wizard_offers_to_guard_tests(project: Path, is_wanted: bool) -> None:
+    """The wizard offers it if an agent has to make tests pass."""
     asker = Scripted("Fix errors", ["mypy", "pytest"], is_wanted, "20", "")
     data = wizard.ask(asker, None, {})  # type: ignore[arg-type]
     assert asker.asked[2] == "Should changes of the agent to the tests be reverted?"
@@ -437,8 +434,8 @@ def test_the_tests_can_be_guarded(project: Path, is_wanted: bool) -> None:
 
 
 @pytest.mark.parametrize(("check", "repair"), [("pytest -q", "make generated"), ("mypy", "/ll:fix")])
-def test_what_no_agent_can_cheat_at_needs_no_guard(project: Path, check: str, repair: str) -> None:
-    """A repair by a command, and a check that is no test suite."""
+def test_no_guard_without_agent_and_test_suite(project: Path, check: str, repair: str) -> None:
+    """A repair by a command and a check that is not a test suite need no guard."""
     asker = Scripted("Other...", "Reach a goal", "All is well", check, repair, "", "20", "")
     assert "guard" not in wizard.ask(asker, None, {})  # type: ignore[arg-type]
     guarded = Scripted(
@@ -447,12 +444,12 @@ def test_what_no_agent_can_cheat_at_needs_no_guard(project: Path, check: str, re
     assert wizard.ask(guarded, None, {})["guard"] == {"paths": ["**/*_test.go"]}  # type: ignore[arg-type]
 
 
-def test_two_checks_of_one_kind_have_names_of_their_own(project: Path) -> None:
-    """States are named after them."""
+def test_checks_of_the_same_kind_have_different_names(project: Path) -> None:
+    """States are named after the checks."""
     (project / "pyproject.toml").touch()
     (project / "Cargo.toml").touch()
     asker = Scripted("Fix errors", ["pytest", "cargo)"], True, "20", "")
     data = wizard.ask(asker, None, {})  # type: ignore[arg-type]
-    names = [one["name"] for one in data["constraints"]]
+    names = [constraint["name"] for constraint in data["constraints"]]
     assert len(set(names)) == len(names) == 3
     assert drafts.draft(data).states()

@@ -1,6 +1,6 @@
 """A journal truncated or changed at any byte, and concurrent attempts to resume one run.
 
-Each byte with `LLC_CRASH=1` (`make crash`); else the bytes around each end of a line and every 29th.
+With `LLC_CRASH=1` (`make crash`) every byte; otherwise the bytes around line ends and every 29th byte.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ function work(word) locals(answer)
 """
 
 
-class Counting(World):
-    """Adds one to what an action echoes, and remembers which it was asked for."""
+class CountingWorld(World):
+    """Adds one to the number that an action echoes, and records the performed effects."""
 
     performed: ClassVar[list[int]] = []
-    left = 10**6
+    remaining = 10**6
 
     def perform(self, effect: Any, context: Context) -> dict[str, Any]:
-        if Counting.left == 0:
+        if CountingWorld.remaining == 0:
             raise KeyboardInterrupt
-        Counting.left -= 1
-        Counting.performed.append(effect.seq)
+        CountingWorld.remaining -= 1
+        CountingWorld.performed.append(effect.seq)
         number = int(effect.args["command"].split()[1].strip("'")) + 1
         return {"output": str(number), "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": 1}
 
@@ -83,78 +83,78 @@ class Counting(World):
 
 @pytest.fixture
 def project(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("llc.runtime.launch.command.World", Counting)
+    monkeypatch.setattr("llc.runtime.launch.command.World", CountingWorld)
     monkeypatch.setattr(files, "fdatasync", lambda fd: None)
     monkeypatch.setattr(files, "fsync", lambda fd: None)
-    # The program is our own, and verified with the rest of the tests.
+    # The program is our own; other tests cover its verification.
     monkeypatch.setattr(
         run_programs, "load_image", lambda path, root: Image.from_bytes(Path(path).read_bytes())
     )
     return project_dir
 
 
-def cut_run(text: str, count: int) -> Path:
-    """A run that was killed when `count` effects had been performed."""
+def interrupted_run(text: str, count: int) -> Path:
+    """A run that was killed after `count` effects."""
     if text.lstrip().startswith("program"):
         image = emit(parse_program(text, "job.ir"))
     else:
         image = emit(compile_text(text, ".loops/job.yaml").program)
     run, lock = locks.start("", "job", ["."], {"program": "job"})
     journal.write_file(run.image, image.to_bytes())
-    book = Journal.create(run.journal, lambda: "2024-01-15T10:30:00.000Z")
-    book.write("run_start", {"format": 1, "run": run.id, "program": "job", "path": "job", "llc": ""})
+    journal_file = Journal.create(run.journal, lambda: "2024-01-15T10:30:00.000Z")
+    journal_file.write("run_start", {"format": 1, "run": run.id, "program": "job", "path": "job", "llc": ""})
     interrupt = Interrupt()
-    Counting.performed, Counting.left = [], count
-    driver = Driver(Machine(image), Counting(), book, run, Display(), interrupt, checkpoints=Checkpoints(run))
+    CountingWorld.performed, CountingWorld.remaining = [], count
+    driver = Driver(
+        Machine(image), CountingWorld(), journal_file, run, Display(), interrupt, checkpoints=Checkpoints(run)
+    )
     with pytest.raises(KeyboardInterrupt):
         driver.run()
-    book.close()
+    journal_file.close()
     lock.close()
     interrupt.close()
-    Counting.left = 10**6
+    CountingWorld.remaining = 10**6
     return Path(run.path)
 
 
 @pytest.mark.parametrize("text", [SEQUENCE, PARALLEL], ids=["sequence", "parallel"])
 @pytest.mark.parametrize("change", ["cut off", "flipped"])
-def test_a_run_with_a_journal_damaged_at_any_byte_ends(project: Path, text: str, change: str) -> None:
+def test_run_with_a_journal_damaged_at_any_byte_ends(project: Path, text: str, change: str) -> None:
     """No effect runs again if its result is before the damage."""
-    folder = cut_run(text, 2)
+    folder = interrupted_run(text, 2)
     (name,) = (path.name for path in folder.glob("*.events.jsonl"))
-    whole = (folder / name).read_bytes()
-    kept = shutil.move(folder, project / "kept")
-    ended = project / ".loops" / ".history" / folder.name
+    complete = (folder / name).read_bytes()
+    saved = shutil.move(folder, project / "saved")
+    finished = project / ".loops" / ".history" / folder.name
     ends = [
-        (whole.index(line) + len(line), event["seq"])
-        for line in whole.splitlines(keepends=True)
+        (complete.index(line) + len(line), event["seq"])
+        for line in complete.splitlines(keepends=True)
         if (event := json.loads(line))["event"] == "action_complete"
     ]
-    line_ends = [at for at, byte in enumerate(whole) if byte == ord("\n")]
-    near = {at + off for at in line_ends for off in (-1, 0, 1, 2)}
+    line_ends = [index for index, byte in enumerate(complete) if byte == ord("\n")]
+    near_line_ends = {index + delta for index in line_ends for delta in (-1, 0, 1, 2)}
     value = None
-    for place in range(line_ends[0] + 1, len(whole)):
-        if not IS_LARGE and place % 29 and place not in near:
+    for offset in range(line_ends[0] + 1, len(complete)):
+        if not IS_LARGE and offset % 29 and offset not in near_line_ends:
             continue
-        shutil.copytree(kept, folder)
-        damaged = whole[:place] if change == "cut off" else damage(whole, place)
+        shutil.copytree(saved, folder)
+        damaged = complete[:offset] if change == "cut off" else damage(complete, offset)
         (folder / name).write_bytes(damaged)
-        Counting.performed = []
+        CountingWorld.performed = []
         values = options.Values(folder.name, quiet=True, accept_loss=True)
-        assert launch_resume.resume(values) == 0, place
-        safe = {seq for end, seq in ends if end <= place}
-        assert not safe & set(Counting.performed), place
-        end = RunFolder("", str(ended)).end()
+        assert launch_resume.resume(values) == 0, offset
+        safe = {seq for end, seq in ends if end <= offset}
+        assert not safe & set(CountingWorld.performed), offset
+        end = RunFolder("", str(finished)).end()
         assert end is not None
         value = value or (end["status"], end["value"], end["steps"])
-        assert (end["status"], end["value"], end["steps"]) == value, place
-        shutil.rmtree(ended)
+        assert (end["status"], end["value"], end["steps"]) == value, offset
+        shutil.rmtree(finished)
 
 
-def damage(whole: bytes, project_dir: int) -> bytes:
-    """One bit of a byte changed, each time another."""
-    return (
-        whole[:project_dir] + bytes([whole[project_dir] ^ (1 << project_dir % 8)]) + whole[project_dir + 1 :]
-    )
+def damage(data: bytes, offset: int) -> bytes:
+    """Flip one bit of the byte at `offset`; the bit depends on the offset."""
+    return data[:offset] + bytes([data[offset] ^ (1 << offset % 8)]) + data[offset + 1 :]
 
 
 GATE = """
@@ -167,8 +167,8 @@ states:
 
 
 @pytest.fixture
-def cut(project_dir: Path) -> Iterator[Path]:
-    """A project with a run that was killed in its action, which ends with the test."""
+def killed_project(project_dir: Path) -> Iterator[Path]:
+    """A project with a run that was killed during its action, which ends with the test."""
     (project_dir / ".loops" / "job.yaml").write_text(GATE)
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
     wait_for((project_dir / "here").exists)
@@ -180,49 +180,49 @@ def cut(project_dir: Path) -> Iterator[Path]:
 
 
 def wait_for(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.02)
 
 
-def test_only_one_of_several_concurrent_resumes_succeeds(cut: Path) -> None:
-    """Five `llc resume` of one run start together: one continues it, four report that it is active."""
+def test_only_one_of_several_concurrent_resumes_succeeds(killed_project: Path) -> None:
+    """Five concurrent `llc resume` of one run: one continues it, four report that it is active."""
     words = [sys.executable, "-m", "llc", "resume", "job", "--json", "-q"]
     processes = [
         subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         for _ in range(5)
     ]
     wait_for(lambda: sum(process.poll() is not None for process in processes) == 4)
-    wait_for((cut / "here").exists)
-    (cut / "go").touch()
+    wait_for((killed_project / "here").exists)
+    (killed_project / "go").touch()
     answers = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
     kinds = sorted(answer["error"]["kind"] if answer["error"] else "" for answer in answers)
     assert kinds == ["", "run-is-live", "run-is-live", "run-is-live", "run-is-live"]
-    assert len((cut / "pids").read_text().split()) == 2
+    assert len((killed_project / "pids").read_text().split()) == 2
 
 
-def test_a_process_with_a_reused_pid_is_neither_holder_nor_killed(cut: Path) -> None:
+def test_process_with_a_reused_pid_is_neither_owner_nor_killed(killed_project: Path) -> None:
     """The recorded pids belong to other processes now: the run resumes and these processes survive."""
-    stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    other = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:
-        (folder,) = cut.glob(".loops/.running/job-*")
+        (folder,) = killed_project.glob(".loops/.running/job-*")
         about = json.loads((folder / "lock").read_text())
-        (folder / "lock").write_text(json.dumps({**about, "pid": stranger.pid}))
+        (folder / "lock").write_text(json.dumps({**about, "pid": other.pid}))
         path = folder / "job.events.jsonl"
         lines = path.read_bytes().splitlines()
         events = [event for line in lines if (event := journal.unseal(line)) is not None]
         for event in events:
             if event["event"] == "process":
-                event["pid"] = stranger.pid
+                event["pid"] = other.pid
         path.write_bytes(b"".join(map(journal.seal, events)))
-        (cut / "go").touch()
+        (killed_project / "go").touch()
         done = subprocess.run([sys.executable, "-m", "llc", "resume", "job", "-q"], timeout=60)
         assert done.returncode == 0
-        assert stranger.poll() is None
+        assert other.poll() is None
     finally:
-        stranger.kill()
-        stranger.wait()
+        other.kill()
+        other.wait()
 
 
 HOSTILE = [
@@ -240,9 +240,9 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_resume_does_not_need_the_expendable_files(cut: Path, text: str) -> None:
-    """Lock, state, live and active files: every subcommand answers, and resuming needs none of them."""
-    (folder,) = cut.glob(".loops/.running/job-*")
+def test_resume_does_not_need_the_auxiliary_files(killed_project: Path, text: str) -> None:
+    """With damaged lock, state, live and active files, every subcommand works and the run resumes."""
+    (folder,) = killed_project.glob(".loops/.running/job-*")
     for name in ("lock", "job.state.json", "job.live", "active", "checkpoint-1"):
         (folder / name).write_text(text)
     for words in (
@@ -258,33 +258,33 @@ def test_resume_does_not_need_the_expendable_files(cut: Path, text: str) -> None
         done = llc(*words)
         assert done.returncode == 1, words
         assert " crashed and is not running" in done.stderr, words
-    (cut / "go").touch()
+    (killed_project / "go").touch()
     assert llc("resume", "job").returncode == 0
 
 
-def test_oversized_files_are_not_read(cut: Path) -> None:
+def test_oversized_files_are_not_read(killed_project: Path) -> None:
     """Huge sparse files replace files of a run, the cache and the configuration; memory stays small."""
-    (folder,) = cut.glob(".loops/.running/job-*")
-    cached = list(cut.glob(".loops/.cache/*.*"))
+    (folder,) = killed_project.glob(".loops/.running/job-*")
+    cached = list(killed_project.glob(".loops/.cache/*.*"))
     names = ("program.llb", "job.state.json", "lock", "active", "checkpoint-1")
     for path in (*cached, *(folder / name for name in names)):
         os.truncate(path, 10 << 30) if path.exists() else path.touch()
     shown = llc("status", "job", memory=2 << 30)
     assert (shown.returncode, "internal" in shown.stderr) == (0, False), shown.stderr
-    (cut / "go").touch()
-    again = llc("resume", "job", memory=2 << 30)
-    assert (again.returncode, "it is larger than 268,435,456 bytes" in again.stderr) == (0, True), (
-        again.stderr
+    (killed_project / "go").touch()
+    resumed = llc("resume", "job", memory=2 << 30)
+    assert (resumed.returncode, "it is larger than 268,435,456 bytes" in resumed.stderr) == (0, True), (
+        resumed.stderr
     )
     assert llc("run", "job", memory=2 << 30).returncode == 0
-    (cut / ".loops/config.yaml").touch()
-    os.truncate(cut / ".loops/config.yaml", 10 << 30)
+    (killed_project / ".loops/config.yaml").touch()
+    os.truncate(killed_project / ".loops/config.yaml", 10 << 30)
     refused = llc("run", "job", memory=2 << 30)
     assert (refused.returncode, "error[file-too-large]" in refused.stderr) == (2, True), refused.stderr
 
 
 def llc(*words: str, memory: int = -1) -> subprocess.CompletedProcess[str]:
-    """The command with at most `memory` bytes of addresses."""
+    """Run llc with an address space of at most `memory` bytes."""
     command = [sys.executable, "-m", "llc", *words]
     return subprocess.run(
         command,
@@ -296,7 +296,7 @@ def llc(*words: str, memory: int = -1) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_followed_logs_report_a_crash(cut: Path) -> None:
+def test_followed_logs_report_a_crash(killed_project: Path) -> None:
     """`logs -f` ends and reports the crash and the next step."""
     done = llc("logs", "job", "-f")
     assert done.returncode == 0

@@ -45,8 +45,8 @@ from llc.vm.code.image import Image
 from llc.vm.tiered import Machine
 
 
-class ToldWorld(World):
-    """A world that performs what `answer` says, so that a test sees the moment of performing."""
+class FunctionWorld(World):
+    """A world whose effects are performed by a function, so that a test observes the moment of performing."""
 
     def __init__(self, answer: Callable[[Any, Context], dict[str, Any]]) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class ToldWorld(World):
 
 
 class Driven:
-    """A driver on a fresh run folder, and what it left there."""
+    """A driver with a new run folder, and access to its journal and state."""
 
     def __init__(self, folder: Path, image: Image, world: World, display: Display | None = None) -> None:
         runs.make_running_folder(str(folder))
@@ -86,9 +86,9 @@ class Driven:
 
     @property
     def state(self) -> dict[str, Any]:
-        found = json.loads(Path(self.run.state).read_text())
-        assert isinstance(found, dict)
-        return found
+        state = json.loads(Path(self.run.state).read_text())
+        assert isinstance(state, dict)
+        return state
 
 
 def loop(text: str) -> Image:
@@ -103,7 +103,7 @@ def mapping(**entries: Expr) -> Expr:
     return Prim("map", tuple(part for name, value in entries.items() for part in (Const(name), value)))
 
 
-ONE = """
+ONE_STATE = """
 name: one
 initial: a
 states:
@@ -117,17 +117,17 @@ def test_the_start_is_on_disk_before_the_action_runs(tmp_path: Path, monkeypatch
     synced: list[int] = []
     real = os.fdatasync
     monkeypatch.setattr(files, "fdatasync", lambda fd: (real(fd), synced.append(os.fstat(fd).st_size))[0])
-    seen: list[str] = []
+    recorded: list[str] = []
 
     def answer(effect: Any, context: Context) -> dict[str, Any]:
         size = os.stat(driven.run.journal).st_size
         assert synced[-1] == size
-        seen.extend(event["event"] for event in driven.events)
+        recorded.extend(event["event"] for event in driven.events)
         return {"output": "hi\n", "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": 1}
 
-    driven = Driven(tmp_path, loop(ONE), ToldWorld(answer))
+    driven = Driven(tmp_path, loop(ONE_STATE), FunctionWorld(answer))
     assert driven.go().status == "success"
-    assert seen == ["loop_start", "state_enter", "action_start"]
+    assert recorded == ["loop_start", "state_enter", "action_start"]
 
 
 def test_the_result_is_written_before_the_machine_continues(
@@ -137,7 +137,7 @@ def test_the_result_is_written_before_the_machine_continues(
     resume = Machine.resume
     checked: list[str] = []
 
-    def watched(machine: Machine, *answer: Any) -> Any:
+    def checked_resume(machine: Machine, *answer: Any) -> Any:
         if answer:
             result, seq = answer
             last = driven.events[-1]
@@ -145,14 +145,14 @@ def test_the_result_is_written_before_the_machine_continues(
             checked.append(last["event"])
         return resume(machine, *answer)
 
-    monkeypatch.setattr(Machine, "resume", watched)
-    driven = Driven(tmp_path, loop(ONE), World())
+    monkeypatch.setattr(Machine, "resume", checked_resume)
+    driven = Driven(tmp_path, loop(ONE_STATE), World())
     driven.go()
     assert checked == ["action_complete"]
 
 
 class Synced:
-    """How much of a journal is on disk."""
+    """Sizes of the journal at each of its syncs."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sizes: list[int] = []
@@ -162,7 +162,7 @@ class Synced:
         )
 
 
-TWO = """
+TWO_STATES = """
 name: two
 initial: a
 states:
@@ -175,16 +175,16 @@ states:
 def test_one_sync_covers_a_result_and_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sync of an action's start also covers the result of the previous action."""
     synced = Synced(monkeypatch)
-    known: list[list[str]] = []
+    recorded: list[list[str]] = []
 
     def answer(effect: Any, context: Context) -> dict[str, Any]:
         assert synced.sizes[-1] == os.stat(driven.run.journal).st_size
-        known.append([event["event"] for event in driven.events if event["event"].startswith("action")])
+        recorded.append([event["event"] for event in driven.events if event["event"].startswith("action")])
         return {"output": "", "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": 1}
 
-    driven = Driven(tmp_path, loop(TWO), ToldWorld(answer))
+    driven = Driven(tmp_path, loop(TWO_STATES), FunctionWorld(answer))
     assert driven.go().status == "success"
-    assert known == [["action_start"], ["action_start", "action_complete", "action_start"]]
+    assert recorded == [["action_start"], ["action_start", "action_complete", "action_start"]]
     assert len(synced.sizes) == 3
     assert synced.sizes[-1] == os.stat(driven.run.journal).st_size
 
@@ -202,8 +202,8 @@ def test_a_result_is_on_disk_before_a_wait(tmp_path: Path, monkeypatch: pytest.M
             return {"elapsed_ms": 2}
         return {"output": "", "stderr": "", "exit_code": len(waits) ^ 1, "duration_ms": 1, "elapsed_ms": 1}
 
-    again = ONE.replace("initial", "backoff: 1\ninitial").replace("on_failure: b", "on_failure: a")
-    driven = Driven(tmp_path, loop(again), ToldWorld(answer))
+    text = ONE_STATE.replace("initial", "backoff: 1\ninitial").replace("on_failure: b", "on_failure: a")
+    driven = Driven(tmp_path, loop(text), FunctionWorld(answer))
     driven.go()
     assert waits == ["sleep"]
 
@@ -233,7 +233,7 @@ def test_a_result_is_synced_within_one_portion_of_fuel(
         State("ask", (), Perform("clock", mapping(), "x", "end")),
         State("end", (), Return(Slot("x"))),
     )
-    driven = Driven(tmp_path, spin, ToldWorld(answer))
+    driven = Driven(tmp_path, spin, FunctionWorld(answer))
     driven.go()
     (_, first), (_, second) = sizes
     assert second > first
@@ -241,7 +241,7 @@ def test_a_result_is_synced_within_one_portion_of_fuel(
 
 def test_events_match_the_seed(tmp_path: Path) -> None:
     """One checked state gives the events and fields of the seed, in the same order."""
-    driven = Driven(tmp_path, loop(ONE), World())
+    driven = Driven(tmp_path, loop(ONE_STATE), World())
     driven.go()
     kinds = [event["event"] for event in driven.events]
     assert kinds == [
@@ -274,7 +274,7 @@ def test_an_evaluate_event_has_the_confidence_as_a_field(tmp_path: Path) -> None
             }
         return {"output": "", "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": 1}
 
-    driven = Driven(tmp_path, loop(text), ToldWorld(answer))
+    driven = Driven(tmp_path, loop(text), FunctionWorld(answer))
     assert driven.go().status == "success"
     (event,) = [event for event in driven.events if event["event"] == "evaluate"]
     assert event["confidence"] == event["details"]["confidence"] == 0.92
@@ -304,7 +304,7 @@ def test_a_refused_effect_ends_the_run(tmp_path: Path) -> None:
     def answer(effect: Any, context: Context) -> dict[str, Any]:
         raise LookupError("no rule for it")
 
-    driven = Driven(tmp_path, loop(ONE), ToldWorld(answer))
+    driven = Driven(tmp_path, loop(ONE_STATE), FunctionWorld(answer))
     outcome = driven.go()
     assert outcome.error is not None
     assert outcome.error["message"] == "no rule for it"
@@ -317,7 +317,7 @@ def test_an_interrupted_action_leaves_a_resumable_run(tmp_path: Path) -> None:
     def answer(effect: Any, context: Context) -> dict[str, Any]:
         raise Interrupted
 
-    driven = Driven(tmp_path, loop(ONE), ToldWorld(answer))
+    driven = Driven(tmp_path, loop(ONE_STATE), FunctionWorld(answer))
     outcome = driven.go()
     assert (outcome.status, outcome.exit_code) == ("interrupted", 130)
     assert driven.events[-1]["event"] == "run_interrupted"
@@ -354,8 +354,8 @@ def test_notes_of_a_computing_loop_are_written_continuously(tmp_path: Path) -> N
 def test_the_arguments_contain_a_long_command_completely(tmp_path: Path) -> None:
     """The field `action` is an excerpt for people; the arguments record the exact request."""
     command = "true " + "x" * MAX_ACTION_CHARACTERS
-    asked = Perform("shell", mapping(command=Const(command)), "x", "t")
-    driven = Driven(tmp_path, flow(State("s", (), asked), State("t", (), Return(Const(None)))), World())
+    request = Perform("shell", mapping(command=Const(command)), "x", "t")
+    driven = Driven(tmp_path, flow(State("s", (), request), State("t", (), Return(Const(None)))), World())
     driven.go()
     (start,) = [event for event in driven.events if event["event"] == "action_start"]
     assert start["args"]["command"] == command
@@ -378,7 +378,7 @@ def test_passive_effects_are_recorded(tmp_path: Path) -> None:
 
 def test_the_state_file_has_the_fields_of_the_seed(tmp_path: Path) -> None:
     """The fields are current_state, iteration, captured, last_result and started_at."""
-    driven = Driven(tmp_path, loop(ONE), World())
+    driven = Driven(tmp_path, loop(ONE_STATE), World())
     driven.go()
     state = driven.state
     assert state["current_state"] == "b"
@@ -391,9 +391,9 @@ def test_the_state_file_has_the_fields_of_the_seed(tmp_path: Path) -> None:
 
 def test_the_state_file_is_current_during_a_long_action(tmp_path: Path) -> None:
     """While an action runs, the state file names the current state."""
-    text = ONE.replace("echo hi", "while [ ! -e go ]; do sleep 0.02; done")
+    text = ONE_STATE.replace("echo hi", "while [ ! -e go ]; do sleep 0.02; done")
 
-    class Watching(Display):
+    class WatchingDisplay(Display):
         def tick(self) -> None:
             if os.path.exists(driven.run.state) and driven.state["current_state"] == "a":
                 (tmp_path / "go").touch()
@@ -401,7 +401,7 @@ def test_the_state_file_is_current_during_a_long_action(tmp_path: Path) -> None:
     before = os.getcwd()
     os.chdir(tmp_path)
     try:
-        driven = Driven(tmp_path, loop(text), World(), Watching())
+        driven = Driven(tmp_path, loop(text), World(), WatchingDisplay())
         assert driven.go().status == "success"
     finally:
         os.chdir(before)
@@ -409,15 +409,15 @@ def test_the_state_file_is_current_during_a_long_action(tmp_path: Path) -> None:
 
 def test_the_state_file_is_bounded(tmp_path: Path) -> None:
     """It shows the ends of 200 captured texts, and 4096 characters of a single one."""
-    many = [f"  s{n}: {{action: 'seq 2000', capture: c{n}, next: s{n + 1}}}" for n in range(200)]
-    text = "\n".join(["name: many", "initial: s0", "states:", *many, "  s200: {terminal: true}"]) + "\n"
+    states = [f"  s{n}: {{action: 'seq 2000', capture: c{n}, next: s{n + 1}}}" for n in range(200)]
+    text = "\n".join(["name: many", "initial: s0", "states:", *states, "  s200: {terminal: true}"]) + "\n"
 
-    class Telling(World):
+    class LongOutputWorld(World):
         def perform(self, effect: Any, context: Context) -> dict[str, Any]:
             times = {"duration_ms": 1, "elapsed_ms": 1}
             return {"output": "x" * 2000 + "end", "stderr": "", "exit_code": 0, **times}
 
-    driven = Driven(tmp_path, loop(text), Telling())
+    driven = Driven(tmp_path, loop(text), LongOutputWorld())
     driven.go()
     assert os.path.getsize(driven.run.state) < 200_000
     assert driven.state["captured"]["c7"]["output"].endswith("xend")
@@ -425,7 +425,7 @@ def test_the_state_file_is_bounded(tmp_path: Path) -> None:
 
 def test_an_unwritable_state_file_does_not_end_the_run(tmp_path: Path) -> None:
     """The state file is only for inspection; the run continues without it."""
-    driven = Driven(tmp_path, loop(ONE), World())
+    driven = Driven(tmp_path, loop(ONE_STATE), World())
     os.mkdir(driven.run.state)
     assert driven.go().status == "success"
 
@@ -438,7 +438,7 @@ def test_an_unwritable_journal_stops_the_run(tmp_path: Path) -> None:
         performed.append(effect)
         return {}
 
-    driven = Driven(tmp_path, loop(ONE), ToldWorld(answer))
+    driven = Driven(tmp_path, loop(ONE_STATE), FunctionWorld(answer))
     full = os.open("/dev/full", os.O_WRONLY)
     os.dup2(full, driven.journal._fd)
     os.close(full)
@@ -449,7 +449,7 @@ def test_an_unwritable_journal_stops_the_run(tmp_path: Path) -> None:
 
 def test_an_action_receives_its_position(tmp_path: Path) -> None:
     """LLC_RUN_ID, LLC_EFFECT_ID, LLC_LOOP, LLC_STATE and LLC_ITERATION are in its environment."""
-    text = ONE.replace("echo hi", "echo $LLC_RUN_ID $LLC_EFFECT_ID $LLC_LOOP $LLC_STATE $LLC_ITERATION")
+    text = ONE_STATE.replace("echo hi", "echo $LLC_RUN_ID $LLC_EFFECT_ID $LLC_LOOP $LLC_STATE $LLC_ITERATION")
     driven = Driven(tmp_path, loop(text), World())
     driven.go()
     run = driven.run.id

@@ -41,7 +41,7 @@ states:
 
 @pytest.fixture
 def project(project_dir: Path) -> Path:
-    """A project with a run that was cut off in `second`."""
+    """A project with a run that was killed in state `second`."""
     (project_dir / ".loops" / "job.yaml").write_text(LOOP)
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
     wait_for((project_dir / "here").exists)
@@ -53,9 +53,9 @@ def project(project_dir: Path) -> Path:
 
 
 def wait_for(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.02)
 
 
@@ -69,10 +69,10 @@ def edit(*replacements: tuple[str, str]) -> None:
 
 
 def resume(*words: str) -> dict[str, Any]:
-    done = run_llc("resume", "job", "--json", "-q", *words)
-    answer = json.loads(done.stdout)
-    assert isinstance(answer, dict)
-    return {**answer, "exit": done.returncode, "shown": done.stderr}
+    completed = run_llc("resume", "job", "--json", "-q", *words)
+    outcome = json.loads(completed.stdout)
+    assert isinstance(outcome, dict)
+    return {**outcome, "exit": completed.returncode, "shown": completed.stderr}
 
 
 def log() -> list[str]:
@@ -89,15 +89,18 @@ EDITS = (
     ("    next: third\n", "    next: fourth\n"),
     ("  done: {ter", "  fourth: {action: 'echo fourth >> log', next: third}\n  done: {ter"),
 )
-HOLD = ("echo fourth >> log", "echo fourth >> log; touch there; until [ -e on ]; do sleep 0.02; done")
+WAIT_IN_FOURTH = (
+    "echo fourth >> log",
+    "echo fourth >> log; touch there; until [ -e on ]; do sleep 0.02; done",
+)
 
 
 def test_resume_reports_the_edit_and_keeps_the_recorded_program(project: Path) -> None:
     """Added, removed and changed states are listed by name; the current state still exists."""
     edit(*EDITS, ("context: {word: one}", "context: {word: two}"))
-    answer = resume()
-    assert answer["status"] == "success"
-    shown = answer["shown"]
+    outcome = resume()
+    assert outcome["status"] == "success"
+    shown = outcome["shown"]
     assert ".loops/job.yaml has changed" in shown
     assert "\n  + fourth\n" in shown
     assert "\n  ~ second: action, next\n" in shown
@@ -111,17 +114,17 @@ def test_resume_reports_the_edit_and_keeps_the_recorded_program(project: Path) -
 def test_accepted_changes_take_effect(project: Path) -> None:
     """The interrupted action is the new one; finished actions are not repeated and keep their captures."""
     edit(*EDITS)
-    answer = resume("--accept-changes")
-    assert (answer["status"], answer["steps"]) == ("success", 5)
-    assert "the run continues with the new program" in answer["shown"]
+    outcome = resume("--accept-changes")
+    assert (outcome["status"], outcome["steps"]) == ("success", 5)
+    assert "the run continues with the new program" in outcome["shown"]
     assert log() == ["first", "second", "changed", "fourth", "third 1 2"]
-    (changed,) = [event for event in events() if event["event"] == "program_changed"]
-    assert (changed["image"], changed["state"]) == ("program-2.llb", "second")
+    (change_event,) = [event for event in events() if event["event"] == "program_changed"]
+    assert (change_event["image"], change_event["state"]) == ("program-2.llb", "second")
 
 
 def test_each_part_is_replayed_with_its_own_program(project: Path) -> None:
     """The run is resumed twice more, once with another change, after every event of the journal."""
-    edit(*EDITS, HOLD)
+    edit(*EDITS, WAIT_IN_FOURTH)
     process = subprocess.Popen([sys.executable, "-m", "llc", "resume", "job", "-q", "--accept-changes"])
     wait_for((project / "there").exists)
     process.send_signal(signal.SIGINT)
@@ -131,8 +134,8 @@ def test_each_part_is_replayed_with_its_own_program(project: Path) -> None:
     (folder,) = project.glob(".loops/.running/job-*")
     for checkpoint in folder.glob("checkpoint-*"):
         checkpoint.unlink()
-    answer = resume("--accept-changes")
-    assert answer["status"] == "success"
+    outcome = resume("--accept-changes")
+    assert outcome["status"] == "success"
     assert log() == ["first", "second", "changed", "fourth", "again", "third 1 2"]
     (folder,) = project.glob(".loops/.history/job-*")
     path = folder / "job.events.jsonl"
@@ -144,28 +147,31 @@ def test_each_part_is_replayed_with_its_own_program(project: Path) -> None:
         (folder / "active").unlink()  # it has the length of the whole journal
         os.rename(folder, target)
         (target / "job.events.jsonl").write_bytes(b"".join(lines[:count]))
-        again = resume()
-        assert (again["status"], again["steps"]) == ("success", answer["steps"]), (count, again["shown"])
-        assert "has changed" not in again["shown"]
+        resumed = resume()
+        assert (resumed["status"], resumed["steps"]) == ("success", outcome["steps"]), (
+            count,
+            resumed["shown"],
+        )
+        assert "has changed" not in resumed["shown"]
     assert {line.split()[0] for line in log()} == {"first", "second", "changed", "fourth", "again", "third"}
 
 
-def test_a_checkpoint_of_a_changed_program_is_used_with_it(project: Path) -> None:
+def test_checkpoint_of_a_changed_program_is_used(project: Path) -> None:
     """An interrupted run that accepted changes resumes from its checkpoint with the changed program."""
-    edit(*EDITS, HOLD)
+    edit(*EDITS, WAIT_IN_FOURTH)
     process = subprocess.Popen([sys.executable, "-m", "llc", "resume", "job", "-q", "--accept-changes"])
     wait_for((project / "there").exists)
     process.send_signal(signal.SIGINT)
     process.wait()
     (project / "on").touch()
     assert list(project.glob(".loops/.running/job-*/checkpoint-*"))
-    answer = resume()
-    assert (answer["status"], "not used" in answer["shown"]) == ("success", False)
+    outcome = resume()
+    assert (outcome["status"], "not used" in outcome["shown"]) == ("success", False)
     assert log() == ["first", "second", "changed", "fourth", "fourth", "third 1 2"]
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "reason"),
     [
         (("  second:\n", "  zweitens:\n"), "the state `second`, in which it is, is not there any more"),
         (
@@ -178,7 +184,7 @@ def test_a_checkpoint_of_a_changed_program_is_used_with_it(project: Path) -> Non
         (("echo second >> log", "echo ${captured.late.output} >> log"), "what `second` does cannot be said"),
     ],
 )
-def test_an_incompatible_program_is_refused(project: Path, change: tuple[str, str], why: str) -> None:
+def test_an_incompatible_program_is_refused(project: Path, change: tuple[str, str], reason: str) -> None:
     """The error names the obstacle; the run is unchanged and can continue with its own program."""
     edits = [change]
     if "zweitens" in change[1]:
@@ -196,11 +202,11 @@ def test_an_incompatible_program_is_refused(project: Path, change: tuple[str, st
         edits.append((" ${captured.other.output}", ""))
     edit(*edits)
     before = events()
-    answer = resume("--accept-changes")
-    assert (answer["exit"], answer["error"]["kind"]) == (1, "incompatible-program"), answer["shown"]
-    assert why in answer["error"]["message"]
-    assert "the run continues with the new program" in answer["shown"]
-    assert answer["error"]["help"] == "without --accept-changes, the run continues with its own program"
+    outcome = resume("--accept-changes")
+    assert (outcome["exit"], outcome["error"]["kind"]) == (1, "incompatible-program"), outcome["shown"]
+    assert reason in outcome["error"]["message"]
+    assert "the run continues with the new program" in outcome["shown"]
+    assert outcome["error"]["help"] == "without --accept-changes, the run continues with its own program"
     assert events() == before
     assert log() == ["first", "second"]
     assert resume()["status"] == "success"
@@ -209,35 +215,35 @@ def test_an_incompatible_program_is_refused(project: Path, change: tuple[str, st
 def test_an_invalid_source_is_reported(project: Path) -> None:
     """An invalid or missing source does not prevent resuming; it cannot be accepted."""
     Path(".loops/job.yaml").write_text("name: job\nstates: [\n")
-    answer = resume("--accept-changes")
-    assert (answer["exit"], answer["error"]["kind"]) == (1, "no-program")
-    assert answer["error"]["help"] == "without --accept-changes, the run continues with its own program"
-    assert "note: " not in answer["shown"]
-    answer = resume()
-    assert answer["status"] == "success"
-    assert "is not valid now" in answer["shown"]
+    outcome = resume("--accept-changes")
+    assert (outcome["exit"], outcome["error"]["kind"]) == (1, "no-program")
+    assert outcome["error"]["help"] == "without --accept-changes, the run continues with its own program"
+    assert "note: " not in outcome["shown"]
+    outcome = resume()
+    assert outcome["status"] == "success"
+    assert "is not valid now" in outcome["shown"]
 
 
 def test_a_comment_is_not_a_change(project: Path) -> None:
     """A source that compiles to the same program is not reported."""
     edit(("initial: first", "initial: first # where it begins"))
-    answer = resume()
-    assert (answer["status"], "changed" in answer["shown"]) == ("success", False)
+    outcome = resume()
+    assert (outcome["status"], "changed" in outcome["shown"]) == ("success", False)
 
 
-@pytest.mark.parametrize(("limit", "by"), [(4, "terminal"), (3, "max_steps")])
-def test_a_new_limit_counts_from_the_start_of_the_run(project: Path, limit: int, by: str) -> None:
+@pytest.mark.parametrize(("limit", "terminated_by"), [(4, "terminal"), (3, "max_steps")])
+def test_a_new_limit_counts_from_the_start_of_the_run(project: Path, limit: int, terminated_by: str) -> None:
     """The most common edit: counters stay exact and the new limit applies."""
     edit(("name: job", f"name: job\nmax_steps: {limit}"))
-    answer = resume("--accept-changes")
-    assert "the loop's max_steps" in answer["shown"]
-    assert answer["terminated_by"] == by
+    outcome = resume("--accept-changes")
+    assert "the loop's max_steps" in outcome["shown"]
+    assert outcome["terminated_by"] == terminated_by
 
 
 def test_a_changed_flow_lists_its_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For a program that is not a loop, added, removed and changed functions are listed."""
     from llc.ir.text import parse_program
-    from llc.runtime.project import program_diff as changes
+    from llc.runtime.project import program_diff
     from llc.vm.code.emit import emit
 
     monkeypatch.chdir(tmp_path)
@@ -247,6 +253,6 @@ def test_a_changed_flow_lists_its_functions(tmp_path: Path, monkeypatch: pytest.
         parse_program(text.replace("BODY", "2") + "function more()\n  state s\n    return 3\n", "p.ir")
     )
     Path("p.llb").write_bytes(new.to_bytes())
-    change = changes.find({"path": "p.llb"}, old, "outputs")
+    change = program_diff.find({"path": "p.llb"}, old, "outputs")
     assert change is not None
     assert (change.added, change.removed, list(change.changed)) == (["more"], [], ["main"])

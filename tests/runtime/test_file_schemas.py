@@ -1,4 +1,4 @@
-"""JSON Schemas of files: editors and llc agree on what a file may contain."""
+"""JSON Schemas of files: editors and llc accept the same files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from llc.runtime.project import agents
 from llc.runtime.project.configuration_schema import read_configuration
 from llc.runtime.recordings import case_reader
 
-# Files that are accepted, and for each a few that are not.
+# For each kind of file: valid texts and invalid texts.
 FILES: dict[str, tuple[list[str], list[str]]] = {
     "config": (
         [
@@ -75,16 +75,16 @@ FILES: dict[str, tuple[list[str], list[str]]] = {
         ['{"lop": "a"}\n', '{"loop": "a", "scope": "x"}\n', '{"loop": "a", "max_iterations": 0}\n'],
     ),
 }  # fmt: skip
-CASES = [
-    (kind, text, good)
-    for kind, (yes, no) in FILES.items()
-    for good, texts in ((True, yes), (False, no))
+FILE_CASES = [
+    (kind, text, is_valid)
+    for kind, (valid, invalid) in FILES.items()
+    for is_valid, texts in ((True, valid), (False, invalid))
     for text in texts
 ]
 
 
 def accepts(kind: str, text: str, folder: Path) -> bool:
-    """Whether llc reads the file without an error."""
+    """Return whether llc reads the file without an error."""
     path = folder / f"{kind}.yaml"
     path.write_text(text)
     try:
@@ -94,8 +94,8 @@ def accepts(kind: str, text: str, folder: Path) -> bool:
             return not read_tools(text_source(text))[1]
         elif kind == "agent":
             document = read_document(text_source(text))
-            found = agents.read_agent(document, "a")
-            return found is not None and not any(finding.is_error for finding in document.diagnostics)
+            agent = agents.read_agent(document, "a")
+            return agent is not None and not any(diagnostic.is_error for diagnostic in document.diagnostics)
         elif kind == "world":
             read_world(text_source(text))
         elif kind == "case":
@@ -108,8 +108,8 @@ def accepts(kind: str, text: str, folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("kind", FILE_SCHEMAS)
-def test_a_schema_is_a_schema(kind: str) -> None:
-    """Valid by its own draft, with every reference resolved."""
+def test_schema_is_valid(kind: str) -> None:
+    """It is valid by its own draft, and every reference is resolved."""
     schema = FILE_SCHEMAS[kind]()
     jsonschema.Draft7Validator.check_schema(schema)
     for reference in _references(schema):
@@ -118,24 +118,24 @@ def test_a_schema_is_a_schema(kind: str) -> None:
 
 def _references(value: Any) -> list[str]:
     if isinstance(value, dict):
-        own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
-        return own + [found for item in value.values() for found in _references(item)]
-    return [found for item in value for found in _references(item)] if isinstance(value, list) else []
+        references = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
+        return references + [reference for item in value.values() for reference in _references(item)]
+    return [reference for item in value for reference in _references(item)] if isinstance(value, list) else []
 
 
-@pytest.mark.parametrize(("kind", "text", "good"), CASES)
-def test_llc_and_an_editor_agree(kind: str, text: str, good: bool, tmp_path: Path) -> None:
-    """A file is accepted by both or by neither."""
+@pytest.mark.parametrize(("kind", "text", "is_valid"), FILE_CASES)
+def test_llc_and_the_schema_agree(kind: str, text: str, is_valid: bool, tmp_path: Path) -> None:
+    """Both accept a file or both refuse it."""
     validator = jsonschema.Draft7Validator(FILE_SCHEMAS[kind]())
-    assert validator.is_valid(yaml.safe_load(text)) == good
-    assert accepts(kind, text, tmp_path) == good
+    assert validator.is_valid(yaml.safe_load(text)) == is_valid
+    assert accepts(kind, text, tmp_path) == is_valid
 
 
 @pytest.mark.parametrize("kind", ["pipe", "socket", "folder"])
-def test_a_configuration_that_is_not_a_file_is_an_error(
+def test_configuration_that_is_not_a_file_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Nothing runs without the secrets that it may name."""
+    """Nothing runs, because the configuration may name secrets."""
     monkeypatch.chdir(tmp_path)  # the path of a socket must be short
     folder = tmp_path / ".loops"
     folder.mkdir()

@@ -41,29 +41,29 @@ def llc(llc: Llc, project_dir: Path) -> Llc:
     return llc
 
 
-def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    found = json.loads(done.stdout)
-    assert isinstance(found, dict)
-    return found
+def json_object(completed: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    value = json.loads(completed.stdout)
+    assert isinstance(value, dict)
+    return value
 
 
-def test_an_expression_is_run(llc: Llc) -> None:
-    """Its value is in the JSON object, and printed where no JSON was asked for."""
-    assert answer(llc("run", "-e", "(+ 1 2)", "--json"))["value"] == 3
+def test_run_expression(llc: Llc) -> None:
+    """The JSON object has the value; without `--json` it is printed."""
+    assert json_object(llc("run", "-e", "(+ 1 2)", "--json"))["value"] == 3
     assert llc("run", "--expression=(list 1 2)").stdout == "[\n  1,\n  2\n]\n"
 
 
-def test_numbers_that_json_does_not_have(llc: Llc) -> None:
-    """An integer has all its digits, outside too; what is not finite is a string in JSON."""
+def test_huge_and_infinite_numbers_in_json(llc: Llc) -> None:
+    """Integers keep all digits, also in JSON; infinite numbers are strings in JSON."""
     done = llc(
         "run", "-e", "(begin (log-message (expt 10 5000)) (list (expt 10 30000) (* 1e308 10)))", "--json"
     )
-    found = json.loads(done.stdout, parse_int=len, parse_constant=lambda name: pytest.fail(name))
-    assert found["value"] == [30001, "Infinity"], done.stderr
+    outcome = json.loads(done.stdout, parse_int=len, parse_constant=lambda name: pytest.fail(name))
+    assert outcome["value"] == [30001, "Infinity"], done.stderr
 
 
-def test_what_shows_a_run_as_json_has_no_infinite_number(llc: Llc, project_dir: Path) -> None:
-    """The journal keeps them as numbers; logs, trace and reports hold JSON that every reader takes."""
+def test_json_output_of_a_run_has_no_infinite_number(llc: Llc, project_dir: Path) -> None:
+    """The journal keeps them as numbers; logs, trace and reports have strictly valid JSON."""
     (project_dir / "big.sexp").write_text(
         "(define r (* 1e308 10))\n(log-message r)\n(list r (- r) (- r r))\n"
     )
@@ -83,44 +83,44 @@ def test_what_shows_a_run_as_json_has_no_infinite_number(llc: Llc, project_dir: 
     assert '["Infinity", "-Infinity", "NaN"]' in json.dumps(values)
 
 
-def test_a_flow_is_found_by_its_name(llc: Llc) -> None:
-    """`.loops/<name>.sexp` is the flow `<name>`; what it says is shown, its value is last."""
+def test_flow_is_found_by_name(llc: Llc) -> None:
+    """`.loops/<name>.sexp` is the flow `<name>`; its messages are shown, its value comes last."""
     done = llc("run", "countdown", "--arg", "start=2")
     assert (done.returncode, done.stdout) == (0, 'at 2\nat 1\n"landed"\n'), done.stderr
 
 
-def test_an_unchanged_flow_runs_from_the_cache(llc: Llc) -> None:
-    """With other arguments it is another program."""
-    for start, said in (("1", "at 1\n"), ("1", "at 1\n"), ("0", "")):
-        assert llc("run", "countdown", "--arg", f"start={start}").stdout == said + '"landed"\n'
+def test_unchanged_flow_runs_from_the_cache(llc: Llc) -> None:
+    """Other arguments give another program."""
+    for start, message in (("1", "at 1\n"), ("1", "at 1\n"), ("0", "")):
+        assert llc("run", "countdown", "--arg", f"start={start}").stdout == message + '"landed"\n'
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
     [("3", 3), ("a b", "a b"), ("[1, [2]]", [1, [2]]), ('"3"', "3"), ("true", True), ("", "")],
 )
-def test_an_argument_is_json_or_text(llc: Llc, text: str, value: Any) -> None:
+def test_argument_is_json_or_text(llc: Llc, text: str, value: Any) -> None:
     """`--arg name=value` binds a variable of the flow."""
-    assert answer(llc("run", "-e", "(list x)", "--arg", f"x={text}", "--json"))["value"] == [value]
+    assert json_object(llc("run", "-e", "(list x)", "--arg", f"x={text}", "--json"))["value"] == [value]
 
 
-def test_an_argument_that_nothing_reads_is_told(llc: Llc) -> None:
-    """A warning: the flow runs."""
+def test_unused_argument_is_a_warning(llc: Llc) -> None:
+    """The warning does not prevent the run."""
     done = llc("run", "countdown", "--arg", "start=0", "--arg", "strat=1")
     assert (done.returncode, done.stdout) == (0, '"landed"\n')
     assert "warning[unused-argument]: the flow does not read the argument `strat`" in done.stderr
 
 
-def test_a_mistake_is_shown_at_its_place(llc: Llc) -> None:
-    """Nothing is run; the exit code is that of an invalid loop."""
+def test_compile_error_is_shown_with_its_position(llc: Llc) -> None:
+    """Nothing runs; the exit code is that of an invalid loop."""
     done = llc("run", "-e", "(+ 1 nonsense)")
     assert done.returncode == 2
     assert "<expression>:1:6" in done.stderr
     assert "^^^^^^^^" in done.stderr
 
 
-def test_a_fault_is_shown_with_the_functions_it_went_through(llc: Llc, tmp_path: Path) -> None:
-    """The place, the message and a backtrace in the names of the source."""
+def test_fault_is_shown_with_a_backtrace(llc: Llc, tmp_path: Path) -> None:
+    """The position, the message and a backtrace with the names of the source."""
     (tmp_path / "bad.sexp").write_text(
         '(define (inner x) (+ x 1))\n(define (outer x)\n  (* 2 (inner x)))\n(+ 1 (outer "a"))\n'
     )
@@ -135,34 +135,34 @@ def test_a_fault_is_shown_with_the_functions_it_went_through(llc: Llc, tmp_path:
     ]
 
 
-def test_a_run_ends_with_the_code_a_flow_says(llc: Llc) -> None:
-    """`exit` ends it, whatever would have followed or caught."""
+def test_exit_sets_the_exit_code(llc: Llc) -> None:
+    """`exit` ends the run, even inside `try`."""
     done = llc("run", "-e", '(begin (try (exit 7) (catch e 1)) (log-message "not reached"))', "--json")
-    assert (done.returncode, answer(done)["terminated_by"]) == (7, "exit")
+    assert (done.returncode, json_object(done)["terminated_by"]) == (7, "exit")
     assert llc("run", "-e", "(exit)").returncode == 0
 
 
-def test_a_whole_float_is_an_exit_code(llc: Llc) -> None:
-    """As it is a count, and an index."""
+def test_integral_float_is_an_exit_code(llc: Llc) -> None:
+    """Integral floats are accepted as counts and indices too."""
     assert [llc("run", "-e", f"(exit {code})").returncode for code in ("0.0", "3.0")] == [0, 3]
 
 
-def test_a_loop_form_that_runs_out_is_reported(llc: Llc, project_dir: Path) -> None:
-    """The result, `history` and `status` say so; the flow has its value and succeeds."""
+def test_reached_limit_of_a_loop_form_is_reported(llc: Llc, project_dir: Path) -> None:
+    """The result, `history` and `status` state it; the flow has a value and succeeds."""
     (project_dir / ".loops" / "tries.sexp").write_text("""(iterative-loop
       (max-iterations limit) (initial-input 1) (test-command "true")
       (executor (lambda (input n) n)) (validator (lambda (command n) null))
       (controller (lambda (result seen input n) (list (if (= n 2) 'stop 'continue) result))))""")
-    found = answer(llc("run", "tries", "--arg", "limit=1", "--json"))
-    assert (found["status"], found["terminated_by"], found["value"]) == ("success", "max_iterations", 1)
+    outcome = json_object(llc("run", "tries", "--arg", "limit=1", "--json"))
+    assert (outcome["status"], outcome["terminated_by"], outcome["value"]) == ("success", "max_iterations", 1)
     assert "success (max_iterations)" in llc("history", "tries").stdout
-    assert "max_iterations" in llc("status", found["run"]).stdout
-    assert "is identical" in llc("replay", found["run"]).stdout
-    assert answer(llc("run", "tries", "--arg", "limit=3", "--json"))["terminated_by"] == "return"
+    assert "max_iterations" in llc("status", outcome["run"]).stdout
+    assert "is identical" in llc("replay", outcome["run"]).stdout
+    assert json_object(llc("run", "tries", "--arg", "limit=3", "--json"))["terminated_by"] == "return"
 
 
 def test_history_distinguishes_inner_and_outer_loop_forms(llc: Llc, project_dir: Path) -> None:
-    """Each phase of a loop that runs within another, also in a function that a YAML loop calls."""
+    """Each phase of a loop inside another loop, also in a function that a YAML loop calls."""
     inner = """(iterative-loop (max-iterations 2) (initial-input 1) (test-command "true")
       (executor (lambda (input n) n)) (validator (lambda (command n) null))
       (controller (lambda (result seen input n) (list (if (= n 2) 'stop 'continue) result))))"""
@@ -173,50 +173,49 @@ def test_history_distinguishes_inner_and_outer_loop_forms(llc: Llc, project_dir:
         "name: calls\ninitial: a\nstates:\n"
         "  a: {call: 'fix.sexp#fix', on_success: done, on_failure: done}\n  done: {terminal: true}\n"
     )
-    for loop, around in (
+    for loop, outer_counts in (
         ("outer", {"executor": 2, "validator": 2, "controller": 2}),
         ("calls", {"a": 1, "done": 1}),
     ):
         assert llc("run", loop).returncode == 0
-        states = answer(llc("history", loop, "--json"))["states"]
+        states = json_object(llc("history", loop, "--json"))["states"]
         entered = {name: state["entered"] for name, state in states.items()}
         rounds = 4 if loop == "outer" else 2
-        within = {f"fix/{phase}": rounds for phase in ("executor", "validator", "controller")}
-        assert entered == {**around, **within}
+        inner_counts = {f"fix/{phase}": rounds for phase in ("executor", "validator", "controller")}
+        assert entered == {**outer_counts, **inner_counts}
 
 
-def test_a_scripted_world_answers_a_flow(llc: Llc) -> None:
-    """Its clock and its environment, and no others."""
+def test_scripted_world_of_a_flow(llc: Llc) -> None:
+    """The flow gets the clock and the environment of the script only."""
     text = '(begin (sleep 60) (list (now) (env "NAME") (env "PATH" "none")))'
     done = llc("run", "-e", text, "--script", "world.yaml", "--json")
-    assert answer(done)["value"] == ["2030-01-01T00:01:00.000Z", "Ada", "none"]
+    assert json_object(done)["value"] == ["2030-01-01T00:01:00.000Z", "Ada", "none"]
 
 
-def test_the_state_file_says_where_a_flow_is(llc: Llc, tmp_path: Path) -> None:
-    """The innermost function and its state; a variable called `result` is no loop's result."""
+def test_state_file_has_the_position_of_a_flow(llc: Llc, tmp_path: Path) -> None:
+    """The innermost function and its state; a variable called `result` is not the result of a loop."""
     (tmp_path / "stuck.sexp").write_text(
-        "(define (rest-a-bit result)\n  (set! result 1)\n  (sleep 60)\n"
-        "  (lambda () (set! result 2)))\n(rest-a-bit 0)\n"
+        "(define (pause result)\n  (set! result 1)\n  (sleep 60)\n  (lambda () (set! result 2)))\n(pause 0)\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-m", "llc", "run", "stuck.sexp", "-q"], stdout=subprocess.DEVNULL
     )
     deadline = time.monotonic() + 60
-    found: list[Path] = []
-    while not found:
+    state_files: list[Path] = []
+    while not state_files:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-        found = list((tmp_path / ".loops" / ".running").glob("*/*.state.json"))
-    state = json.loads(found[0].read_text())
+        state_files = list((tmp_path / ".loops" / ".running").glob("*/*.state.json"))
+    state = json.loads(state_files[0].read_text())
     process.send_signal(signal.SIGINT)
     assert process.wait() == 130
-    assert (state["current_state"], state["last_result"]) == ("rest-a-bit/sleep-3", None)
+    assert (state["current_state"], state["last_result"]) == ("pause/sleep-3", None)
 
 
-def test_a_flow_that_was_killed_goes_on(llc: Llc, tmp_path: Path) -> None:
-    """What was logged and read before is not done again; the rest is."""
+def test_killed_flow_resumes(llc: Llc, tmp_path: Path) -> None:
+    """Messages and the clock are not repeated; the remaining effects are performed."""
     (tmp_path / "slow.sexp").write_text(
-        '(define begun (now))\n(log-message "begun")\n(sleep 0.5)\n(list begun (now))\n'
+        '(define started (now))\n(log-message "started")\n(sleep 0.5)\n(list started (now))\n'
     )
     process = subprocess.Popen(
         [sys.executable, "-m", "llc", "run", "slow.sexp", "--json"],
@@ -234,17 +233,17 @@ def test_a_flow_that_was_killed_goes_on(llc: Llc, tmp_path: Path) -> None:
     before = events.read_text()
     done = llc("resume", "slow", "--json")
     assert done.returncode == 0, done.stderr
-    begun, ended = answer(done)["value"]
-    assert begun in before
-    assert ended > begun
+    started, finished = json_object(done)["value"]
+    assert started in before
+    assert finished > started
     (events,) = (tmp_path / ".loops" / ".history").glob("*/*.events.jsonl")
     kinds = [json.loads(line)["event"] for line in events.read_text().splitlines()]
     assert kinds.count("log") == 1
     assert "run_resume" in kinds
 
 
-def test_each_form_of_a_flow_is_printed(llc: Llc) -> None:
-    """The expanded text, the IR (which parses) and the bytecode; there is no FSM."""
+def test_emit_selects_the_form_of_a_flow(llc: Llc) -> None:
+    """The expanded text, the IR (which parses) and the bytecode; a flow has no FSM."""
     words = ("compile", "countdown", "--arg", "start=1")
     assert "(count" in llc(*words, "--emit", "expanded").stdout
     text = llc(*words, "--emit", "ir").stdout
@@ -254,14 +253,14 @@ def test_each_form_of_a_flow_is_printed(llc: Llc) -> None:
     assert (done.returncode, "--emit expanded shows it" in done.stderr) == (2, True)
 
 
-def test_a_compiled_flow_runs(llc: Llc) -> None:
-    """An image of a flow is verified and run as one of a loop."""
+def test_compiled_flow_runs(llc: Llc) -> None:
+    """The image of a flow is verified and run like that of a loop."""
     assert llc("compile", "countdown", "--arg", "start=1", "-o", "x.llb").returncode == 0
     assert llc("run", "x.llb", "-q", "--json").stdout.count('"landed"') == 1
 
 
 def test_flows_are_listed_and_validated(llc: Llc, tmp_path: Path) -> None:
-    """A flow with a mistake is shown as invalid, and why."""
+    """An invalid flow is shown with the reason."""
     (tmp_path / ".loops" / "broken.sexp").write_text("(if 1 2)")
     (tmp_path / ".loops" / "fine.sexp").write_text("(+ 1 2)")
     rows = {row["name"]: row for row in json.loads(llc("list", "--json").stdout)}
@@ -283,16 +282,16 @@ def test_flows_are_listed_and_validated(llc: Llc, tmp_path: Path) -> None:
         ["countdown", "--context", "start=1"],
     ],
 )
-def test_what_a_flow_does_not_take_is_refused(llc: Llc, words: list[str]) -> None:
-    """With one message, and nothing is run."""
+def test_invalid_options_of_a_flow_are_refused(llc: Llc, words: list[str]) -> None:
+    """The error is one message, and nothing runs."""
     done = llc("run", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error[")
     assert not os.path.exists(os.path.join(".loops", ".history"))
 
 
-def test_a_flow_is_run_from_python(llc: Llc) -> None:
-    """By name, with arguments as Python values; or compiled, for a machine in one's own hands."""
+def test_flow_runs_from_python(llc: Llc) -> None:
+    """By name, with Python values as arguments; or compiled, for a machine of the caller."""
     outcome = package.run("countdown", arguments={"start": 0})
     assert (outcome.status, outcome.value) == ("success", "landed")
     image = package.compile("(* x 2)", "x.sexp", arguments={"x": 21})
@@ -301,16 +300,16 @@ def test_a_flow_is_run_from_python(llc: Llc) -> None:
     assert stop.value == 42
 
 
-def test_an_expression_is_evaluated_from_python() -> None:
-    """With bindings and in a given world; nothing is written."""
+def test_expression_is_evaluated_from_python() -> None:
+    """With bindings and a scripted world; nothing is written."""
     assert package.evaluate("(list (+ 1 x) xs)", {"x": 2, "xs": [1, {"a": None}]}) == [3, [1, {"a": None}]]
     world = ScriptedWorld([], env={"NAME": "Ada"})
     text = '(begin (log-message "x") (sleep 90) (list (now) (env "NAME")))'
     assert package.evaluate(text, world=world) == ["2024-01-15T10:31:30.000Z", "Ada"]
 
 
-def test_a_scripted_world_may_be_a_file(tmp_path: Path) -> None:
-    """As `script` of `run`: a path, as text or not."""
+def test_scripted_world_can_be_a_file(tmp_path: Path) -> None:
+    """As a `Path` and as a string, like `script` of `run`."""
     path = tmp_path / "world.yaml"
     path.write_text("- {kind: ask, answer: b}\n")
     for world in (path, str(path)):
@@ -320,7 +319,7 @@ def test_a_scripted_world_may_be_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("arguments", "message"),
     [
         ({"bindings": {1: 2}}, "the name of a variable is a string, not 1"),
         ({"bindings": {"x": {1, 2}}}, "the value of the variable `x` is not plain data"),
@@ -328,14 +327,14 @@ def test_a_scripted_world_may_be_a_file(tmp_path: Path) -> None:
         ({"world": 5}, "performs effects, or is the file of a scripted world; int is neither"),
     ],
 )
-def test_arguments_that_are_none_are_refused(given: dict[str, Any], says: str) -> None:
-    """Before anything is evaluated, in the caller's words."""
-    with pytest.raises(TypeError, match=says):
-        package.evaluate("(+ 1 1)", **given)
+def test_invalid_arguments_of_evaluate_are_refused(arguments: dict[str, Any], message: str) -> None:
+    """The error is raised before the evaluation and names the argument."""
+    with pytest.raises(TypeError, match=message):
+        package.evaluate("(+ 1 1)", **arguments)
 
 
-def test_what_goes_wrong_in_an_evaluation_is_raised() -> None:
-    """A mistake, a fault, ticks that are used up."""
+def test_evaluate_raises_errors() -> None:
+    """A compile error, a fault, and fuel that is used up."""
     with pytest.raises(package.CompileError, match="unbound"):
         package.evaluate("(+ 1 nonsense)")
     with pytest.raises(package.FlowError, match="division-by-zero") as caught:

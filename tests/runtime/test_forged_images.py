@@ -1,4 +1,4 @@
-"""Forged images are refused with `bad-image` or are bounded; they cause no internal error."""
+"""Forged images are refused with `bad-image`, or their effects are limited; they cause no internal error."""
 
 from __future__ import annotations
 
@@ -46,9 +46,7 @@ def run(folder: Path, image: Image) -> subprocess.CompletedProcess[str]:
         'tool map("name", 5, "args", 5)',
     ],
 )
-def test_arguments_of_a_wrong_type_are_refused_before_anything_is_performed(
-    tmp_path: Path, effect: str
-) -> None:
+def test_effect_arguments_of_a_wrong_type_are_refused(tmp_path: Path, effect: str) -> None:
     """The message names the effect and the argument."""
     done = run(tmp_path, emit(parse_program(TEXT.format(effect), "x.ir")))
     assert (done.returncode == 70, "error[bad-image]: " in done.stderr) == (False, True), done.stderr
@@ -56,8 +54,8 @@ def test_arguments_of_a_wrong_type_are_refused_before_anything_is_performed(
 
 
 @pytest.mark.parametrize("name", ["timeout_s", "deadline_ms"])
-def test_a_time_beyond_every_float_is_no_limit(tmp_path: Path, name: str) -> None:
-    """Arithmetic with it would overflow."""
+def test_time_limit_beyond_the_float_range_is_ignored(tmp_path: Path, name: str) -> None:
+    """Arithmetic with such a number would overflow."""
     text = TEXT.format(f'shell map("command", "true", "{name}", {HUGE})')
     done = run(tmp_path, emit(parse_program(text, "x.ir")))
     assert (done.returncode, done.stderr) == (0, "")
@@ -69,4 +67,4 @@ def test_limits_out_of_range_are_refused(name: str, bound: float) -> None:
     """Verification itself does not overflow."""
     image = emit(parse_program(TEXT.format('shell map("command", "true")'), "x.ir"))
     image.meta["limits"] = {**image.meta["limits"], name: bound}
-    assert any(name in finding.message for finding in verify(lift(image)))
+    assert any(name in diagnostic.message for diagnostic in verify(lift(image)))

@@ -56,9 +56,9 @@ def project(project_dir: Path) -> Path:
     return project_dir
 
 
-def folder(project: Path, run: str) -> Path:
-    (found,) = project.glob(f".loops/.*/{run}")
-    return found
+def run_folder(project: Path, run: str) -> Path:
+    (folder,) = project.glob(f".loops/.*/{run}")
+    return folder
 
 
 def events(path: Path) -> list[dict[str, Any]]:
@@ -75,28 +75,32 @@ def test_a_fork_performs_only_effects_after_its_point(llc: Llc, project: Path) -
     parent = json.loads(llc("run", "work", "--json").stdout)
     log = (project / "log").read_text().splitlines()
     assert log == ["count", "act", "count", "act", "count", "report 4"]
-    before = files(folder(project, parent["run"]))
+    before = files(run_folder(project, parent["run"]))
     done = llc("fork", "work", "--at", "6", "--json")
     child = json.loads(done.stdout)
     assert f"is forked from {parent['run']} before effect 6 in `report`, iteration 3" in done.stderr
     assert (child["status"], child["final_state"], child["iterations"]) == ("success", "done", 3)
     assert child["run"] != parent["run"]
     assert (project / "log").read_text().splitlines() == [*log, "report 4"]
-    assert files(folder(project, parent["run"])) == before
-    told = events(folder(project, child["run"]))
-    assert told[0]["forked_from"] == {"run": parent["run"], "at": 6, "ts": told[0]["forked_from"]["ts"]}
-    assert [event["seq"] for event in told if event["event"] == "action_complete"] == [1, 2, 3, 4, 5, 6]
+    assert files(run_folder(project, parent["run"])) == before
+    recorded = events(run_folder(project, child["run"]))
+    assert recorded[0]["forked_from"] == {
+        "run": parent["run"],
+        "at": 6,
+        "ts": recorded[0]["forked_from"]["ts"],
+    }
+    assert [event["seq"] for event in recorded if event["event"] == "action_complete"] == [1, 2, 3, 4, 5, 6]
     assert llc("replay", child["run"]).returncode == 0
 
 
-def test_history_counts_the_shared_past_once(llc: Llc, project: Path) -> None:
+def test_history_counts_shared_events_once(llc: Llc, project: Path) -> None:
     """A fork counts its own states and verdicts, without the verdict of the last shared result."""
     parent = json.loads(llc("run", "work", "--json").stdout)["run"]
     llc("fork", parent, "--at", "6")
     llc("fork", parent, "--at", "5")
-    told = json.loads(llc("history", "work", "--json").stdout)
-    assert [sum(row["verdicts"].values()) for row in told["runs"]] == [1, 0, 3]
-    assert told["states"]["act"]["entered"] == 2
+    report = json.loads(llc("history", "work", "--json").stdout)
+    assert [sum(row["verdicts"].values()) for row in report["runs"]] == [1, 0, 3]
+    assert report["states"]["act"]["entered"] == 2
     assert json.loads(llc("history", f".loops/.history/{parent}", "--json").stdout)["total"] == 1
 
 
@@ -106,31 +110,33 @@ def test_a_scripted_run_is_not_the_last_run(llc: Llc, project: Path) -> None:
     scripted = json.loads(llc("run", "work", "--script", "world.yaml", "--json").stdout)["run"]
     assert find.find_run("work").name == real
     assert find.find_run(scripted).name == scripted
-    told = json.loads(llc("history", "work", "--json").stdout)
-    assert [row["scripted"] for row in told["runs"]] == [True, False]
-    assert told["statuses"] == {"success": 1}
+    report = json.loads(llc("history", "work", "--json").stdout)
+    assert [row["scripted"] for row in report["runs"]] == [True, False]
+    assert report["statuses"] == {"success": 1}
     assert "1 scripted not counted" in llc("history", "work").stdout
 
 
-def test_removing_the_parent_keeps_the_child_complete(llc: Llc, project: Path) -> None:
+def test_removed_parent_leaves_a_complete_fork(llc: Llc, project: Path) -> None:
     """Shared long outputs stay when either run is removed."""
     parent = json.loads(llc("run", "work", "--json").stdout)
     child = json.loads(llc("fork", "work", "--at", "6", "--json").stdout)
-    outputs = folder(project, child["run"]) / "outputs"
+    outputs = run_folder(project, child["run"]) / "outputs"
     assert 43893 in [file.stat().st_size for file in outputs.iterdir()]
-    shutil.rmtree(folder(project, parent["run"]))
+    shutil.rmtree(run_folder(project, parent["run"]))
     assert llc("replay", child["run"]).returncode == 0
     assert json.loads(llc("fork", child["run"], "--at", "4", "--json").stdout)["status"] == "success"
 
 
-def forked(**given: Any) -> dict[str, Any]:
-    """The end of a fork of the last run in its scripted world, driven in this process."""
-    changes = given.pop("changes", None)
-    given = {"at": None, "state": None, "iteration": None, **given}
-    made = fork.fork(given.pop("target", "work"), given["at"], given["state"], given["iteration"], changes)
-    code = launch_resume.resume(options.Values(made.run.id, quiet=True))
+def run_fork(**arguments: Any) -> dict[str, Any]:
+    """Fork a run, drive the fork with its scripted world in this process, and return its end event."""
+    changes = arguments.pop("changes", None)
+    arguments = {"at": None, "state": None, "iteration": None, **arguments}
+    created = fork.fork(
+        arguments.pop("target", "work"), arguments["at"], arguments["state"], arguments["iteration"], changes
+    )
+    code = launch_resume.resume(options.Values(created.run.id, quiet=True))
     assert code == 0
-    end = find.find_run(made.run.id).recording().end
+    end = find.find_run(created.run.id).recording().end
     assert end is not None
     return end
 
@@ -141,10 +147,10 @@ def test_a_fork_at_any_effect_ends_like_its_parent(project: Path, at: int) -> No
     values = options.Values("work", quiet=True, script="world.yaml")
     launch_run.outcome(values)
     end = find.find_run("work").recording().end
-    again = forked(at=at)
+    fork_end = run_fork(at=at)
     assert end is not None
     for name in ("status", "final_state", "iterations", "steps", "duration_ms"):
-        assert again[name] == end[name], name
+        assert fork_end[name] == end[name], name
 
 
 def test_the_verdict_of_the_last_shared_result_is_in_its_own_state(project: Path, llc: Llc) -> None:
@@ -152,10 +158,10 @@ def test_the_verdict_of_the_last_shared_result_is_in_its_own_state(project: Path
     first = json.loads(llc("run", "work", "--json").stdout)["run"]
     done = llc("fork", first, "--at", "2", "--json")
     child = json.loads(done.stdout)["run"]
-    found = [
-        event for event in events(folder(project, child)) if event["event"] in ("run_resume", "evaluate")
+    recorded = [
+        event for event in events(run_folder(project, child)) if event["event"] in ("run_resume", "evaluate")
     ]
-    assert [event["state"] for event in found[:2]] == ["count", "count"]
+    assert [event["state"] for event in recorded[:2]] == ["count", "count"]
     assert "resumes in count" in llc("logs", child).stdout
 
 
@@ -167,7 +173,7 @@ def test_a_fork_where_a_state_is_entered(project: Path) -> None:
     assert fork.find_point(recording, image, None, "act", None).seq == 2
     point = fork.find_point(recording, image, None, "act", 2)
     assert (point.seq, point.answers, point.state, point.iteration) == (4, 3, "act", 2)
-    for given, message in (
+    for point_options, message in (
         ((None, "atc", None), "the run entered no state `atc`"),
         ((None, "act", 7), "`act` was not entered in iteration 7"),
         ((None, "done", None), "no effect follows the entry of `done`"),
@@ -175,12 +181,12 @@ def test_a_fork_where_a_state_is_entered(project: Path) -> None:
         ((0, None, None), "there is no effect 0"),
     ):
         with pytest.raises(UserError) as caught:
-            fork.find_point(recording, image, *given)
+            fork.find_point(recording, image, *point_options)
         assert message in caught.value.message
 
 
-def test_a_changed_program_continues_from_an_equal_past(llc: Llc, project: Path) -> None:
-    """Other context or another program applies after the point; a program with another past is refused."""
+def test_changed_program_needs_the_same_events_before_the_fork(llc: Llc, project: Path) -> None:
+    """A changed context or program applies after the point; it must reach the point with the same events."""
     llc("run", "work")
     done = llc("fork", "work", "--at", "6", "--context", "goal=7")
     assert done.returncode == 0, done.stderr
@@ -203,8 +209,8 @@ def test_an_interrupted_run_can_be_forked(llc: Llc, project: Path) -> None:
     (parent,) = project.glob(".loops/.history/work-*")
     (journal,) = parent.glob("*.jsonl")
     lines = journal.read_bytes().splitlines(keepends=True)
-    cut = next(n for n, line in enumerate(lines) if b'"action_start"' in line and b'"seq":4' in line)
-    journal.write_bytes(b"".join(lines[: cut + 1]))
+    last_line = next(n for n, line in enumerate(lines) if b'"action_start"' in line and b'"seq":4' in line)
+    journal.write_bytes(b"".join(lines[: last_line + 1]))
     (parent / "active").unlink()  # it has the length of the whole journal
     parent.rename(project / ".loops/.running" / parent.name)
     child = json.loads(llc("fork", "work", "--at", "2", "--json").stdout)
@@ -220,14 +226,16 @@ def test_concurrent_calls_without_a_result_are_performed_again(llc: Llc, project
     parent = json.loads(llc("run", "side.sexp", "--json").stdout)
     child = json.loads(llc("fork", parent["run"], "--at", "5", "--json").stdout)
     assert child["value"] == [3, 1, 2]
-    told = [event for event in events(folder(project, child["run"])) if event["event"] != "effect_start"]
-    at = next(n for n, event in enumerate(told) if event["event"] == "run_resume")
-    shared = [event["seq"] for event in told[:at] if event["event"] == "effect_complete"]
-    anew = [event["seq"] for event in told[at:] if event["event"] == "effect_complete"]
+    recorded = [
+        event for event in events(run_folder(project, child["run"])) if event["event"] != "effect_start"
+    ]
+    resume_index = next(n for n, event in enumerate(recorded) if event["event"] == "run_resume")
+    shared = [event["seq"] for event in recorded[:resume_index] if event["event"] == "effect_complete"]
+    repeated = [event["seq"] for event in recorded[resume_index:] if event["event"] == "effect_complete"]
     assert shared[0] == 2
-    assert sorted(shared + anew) == [1, 2, 3, 4, 5, 6]
-    assert 1 in anew
-    assert 5 in anew
+    assert sorted(shared + repeated) == [1, 2, 3, 4, 5, 6]
+    assert 1 in repeated
+    assert 5 in repeated
     assert llc("replay", child["run"]).returncode == 0
 
 
@@ -240,9 +248,9 @@ def test_a_fork_on_locked_paths_is_refused(llc: Llc, project: Path) -> None:
         "  b: {terminal: true}\n"
     )
     with subprocess.Popen([sys.executable, "-m", "llc", "run", "holds.yaml", "--quiet"]) as holder:
-        end = time.monotonic() + 60
+        deadline = time.monotonic() + 60
         while not os.path.exists("held"):
-            assert time.monotonic() < end
+            assert time.monotonic() < deadline
             time.sleep(0.01)
         done = llc("fork", "work", "--at", "6")
         (project / "free").touch()
@@ -296,10 +304,13 @@ def test_a_fork_shows_its_parent_and_start_time(llc: Llc, project: Path) -> None
     assert [line.split()[0] for line in lines[1:3]] == [child, parent]
     assert [line.split()[-1] for line in lines[1:3]] == [parent, "-"]
     assert f"fork of    {parent} before effect 6" in llc("status", child).stdout
-    told = json.loads(llc("status", child, "--json").stdout)
-    assert (told["forked_from"], told["started_at"]) == ({"run": parent, "at": 6}, rows[child]["started_at"])
+    shown = json.loads(llc("status", child, "--json").stdout)
+    assert (shown["forked_from"], shown["started_at"]) == (
+        {"run": parent, "at": 6},
+        rows[child]["started_at"],
+    )
     assert f"is forked from {parent} before effect 6" in llc("logs", child).stdout
-    shutil.move(folder(project, child), project / ".loops" / ".running" / child)
+    shutil.move(run_folder(project, child), project / ".loops" / ".running" / child)
     (row,) = json.loads(llc("list", "--running", "--json").stdout)
     assert (row["forked_from"], row["started_at"]) == ({"run": parent, "at": 6}, rows[child]["started_at"])
     assert f"(forked from {parent})" in llc("list", "--running").stdout
@@ -335,14 +346,14 @@ def test_a_fork_of_a_long_run_takes_little_memory(project: Path, monkeypatch: py
     parts: list[bytes] = []
     write = journals.write_file
 
-    def watched(path: str, data: Any, *more: Any, **named: Any) -> None:
+    def collect_parts(path: str, data: Any, *args: Any, **kwargs: Any) -> None:
         if path.endswith(".jsonl"):
             data = (parts.append(part) or part for part in data)
-        write(path, data, *more, **named)
+        write(path, data, *args, **kwargs)
 
-    monkeypatch.setattr(journals, "write_file", watched)
+    monkeypatch.setattr(journals, "write_file", collect_parts)
     monkeypatch.setattr(find.RunFiles, "history", None)
-    made = fork.fork("work", 4, None, None, None)
-    lines = Path(made.run.journal).read_bytes().splitlines(keepends=True)
+    created = fork.fork("work", 4, None, None, None)
+    lines = Path(created.run.journal).read_bytes().splitlines(keepends=True)
     assert parts == lines
     assert len(lines) > 10

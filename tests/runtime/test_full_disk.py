@@ -1,4 +1,4 @@
-"""A full disk, on a real file system: the run performs nothing more and continues when space is free."""
+"""A full disk, on a real file system: the run performs no further effect and continues when space is free."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-# Each output is new, and large enough for a file of its own.
+# Each output is different and large enough to be stored in its own file.
 LOOP = """
 name: job
 initial: make
@@ -40,12 +40,12 @@ states:
 
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A project on a file system of its own, with room for a part of what its run keeps."""
+    """A project on its own file system, with space for only a part of the records of its run."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", folder], capture_output=True)
     if mounted.returncode != 0:
-        pytest.skip("nothing can be mounted here")
+        pytest.skip("mounting a file system is not permitted")
     try:
         (folder / ".loops").mkdir()
         (folder / ".loops" / "job.yaml").write_text(LOOP)
@@ -63,45 +63,45 @@ def llc(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
-def log() -> Counter[str]:
-    """How often each effect was performed."""
+def execution_counts() -> Counter[str]:
+    """Number of executions of each effect."""
     return Counter(Path(os.environ["LOG"]).read_text().split())
 
 
-def grow(folder: Path, size: str) -> None:
+def enlarge(folder: Path, size: str) -> None:
     subprocess.run(["mount", "-o", f"remount,size={size}", folder], check=True)
 
 
-def test_a_run_stops_where_the_disk_is_full_and_goes_on_when_there_is_room(disk: Path) -> None:
-    """Nothing that had its result is performed again; what could not be recorded was the last one."""
+def test_run_stops_on_a_full_disk_and_resumes(disk: Path) -> None:
+    """No effect with a recorded result is repeated; only the last effect may lack its record."""
     done = llc("run", "job", "-q", "--json")
     assert done.returncode == 1
     error = json.loads(done.stdout)["error"]
     assert error["kind"] == "journal"
     assert "no space left on device" in error["message"]
     assert error["help"].startswith("recorded results are not lost; fix the cause, then: llc resume job-")
-    performed = len(log())
+    performed = len(execution_counts())
     assert 2 <= performed < 24
-    counts = log()
+    counts = execution_counts()
     for _ in range(3):
-        again = llc("resume", "job", "-q")
-        assert again.returncode == 1
-        assert "no space left on device" in again.stderr
-        assert "Traceback" not in again.stderr
-        assert log() == counts, "a resume without room performs nothing"
-    grow(disk, "4m")
-    ended = llc("resume", "job", "-q", "--json")
-    assert ended.returncode == 0, ended.stderr
-    assert json.loads(ended.stdout)["iterations"] == 12
-    counts = log()
+        resumed = llc("resume", "job", "-q")
+        assert resumed.returncode == 1
+        assert "no space left on device" in resumed.stderr
+        assert "Traceback" not in resumed.stderr
+        assert execution_counts() == counts, "a resume on a full disk performs nothing"
+    enlarge(disk, "4m")
+    finished = llc("resume", "job", "-q", "--json")
+    assert finished.returncode == 0, finished.stderr
+    assert json.loads(finished.stdout)["iterations"] == 12
+    counts = execution_counts()
     assert len(counts) == 24
     assert sum(count > 1 for count in counts.values()) <= 1
     assert llc("replay", "job").returncode == 0
 
 
 @pytest.mark.parametrize("words", [["run", "job"], ["run", "job", "--background"]])
-def test_a_run_that_cannot_be_recorded_does_not_begin(disk: Path, words: list[str]) -> None:
-    """It says so, performs nothing, and leaves no run behind."""
+def test_run_without_space_for_its_record_does_not_start(disk: Path, words: list[str]) -> None:
+    """The error is reported, no effect is performed, and no run is left."""
     with (disk / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(b"x" * 512):
             pass
@@ -114,8 +114,8 @@ def test_a_run_that_cannot_be_recorded_does_not_begin(disk: Path, words: list[st
     assert llc("status").stdout.startswith("no run is unfinished")
 
 
-def test_looking_at_runs_needs_no_room(disk: Path) -> None:
-    """Status, logs, history, trace and list answer on a full disk."""
+def test_inspection_needs_no_disk_space(disk: Path) -> None:
+    """Status, logs, history, trace and list work on a full disk."""
     llc("run", "job", "-q")
     for words in (
         ["status", "job"],

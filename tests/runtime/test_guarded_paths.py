@@ -1,4 +1,4 @@
-"""Guarded paths: changes by an agent are undone or fail the step; changes by the user stay."""
+"""Guarded paths: changes by an agent are reverted or fail the step; changes by the user stay."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ states:
 """
 
 
-def project(project_dir: Path, agent: str, on: str = "revert", is_repository: bool = True) -> None:
+def write_project(project_dir: Path, agent: str, on: str = "revert", is_repository: bool = True) -> None:
     (project_dir / ".loops/l.yaml").write_text(LOOP.replace("ON", on))
     (project_dir / ".loops/config.yaml").write_text(
         'agents: {stub: {argv: [./stub, "{prompt}"], output: text}}'
@@ -47,23 +47,23 @@ def project(project_dir: Path, agent: str, on: str = "revert", is_repository: bo
         subprocess.run(["git", "add", "."], cwd=project_dir, check=True)
         who = ("-c", "user.name=t", "-c", "user.email=t@t")
         subprocess.run(["git", *who, "commit", "-qm", "x"], cwd=project_dir, check=True)
-    # The user's own changes, not committed.
+    # The user's own changes, which are not committed.
     (project_dir / "tests/test_a.py").write_text("assert a == 1\n")
     (project_dir / "tests/own.py").write_text("mine\n")
 
 
-def state(project_dir: Path) -> dict[str, tuple[str, int]]:
-    """The files below `tests`: content or target, and mode."""
-    found = {}
+def guarded_files(project_dir: Path) -> dict[str, tuple[str, int]]:
+    """Files below `tests`, each with content or link target, and mode."""
+    files = {}
     for path in sorted((project_dir / "tests").rglob("*")):
         if path.is_symlink():
-            found[str(path.relative_to(project_dir))] = os.readlink(path), 0
+            files[str(path.relative_to(project_dir))] = os.readlink(path), 0
         elif path.is_file():
-            found[str(path.relative_to(project_dir))] = path.read_text(), path.stat().st_mode
-    return found
+            files[str(path.relative_to(project_dir))] = path.read_text(), path.stat().st_mode
+    return files
 
 
-def guarded(project_dir: Path) -> list[list[str]]:
+def recorded_changes(project_dir: Path) -> list[list[str]]:
     (path,) = project_dir.glob(".loops/.*/l-*/*.events.jsonl")
     events = [json.loads(line) for line in path.read_text().splitlines()]
     return [change for event in events if event["event"] == "guard" for change in event["changes"]]
@@ -89,69 +89,71 @@ ATTACKS = {
 
 @pytest.mark.parametrize("is_repository", [True, False], ids=["git", "manifest"])
 @pytest.mark.parametrize("name", ATTACKS)
-def test_changes_are_undone(llc: Run, project_dir: Path, name: str, is_repository: bool) -> None:
-    """Those of the agent; what it does elsewhere, and the user's own changes, stay."""
+def test_changes_of_guarded_paths_are_reverted(
+    llc: Run, project_dir: Path, name: str, is_repository: bool
+) -> None:
+    """Changes by the agent outside the guarded paths and the user's own changes stay."""
     attack, changes = ATTACKS[name]
-    project(project_dir, f"echo 'a = 1' > a.py\n{attack}", is_repository=is_repository)
-    before = state(project_dir)
+    write_project(project_dir, f"echo 'a = 1' > a.py\n{attack}", is_repository=is_repository)
+    before = guarded_files(project_dir)
     done = llc("run", "l")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert state(project_dir) == before
+    assert guarded_files(project_dir) == before
     assert (project_dir / "a.py").read_text() == "a = 1\n"
-    assert guarded(project_dir) == changes
+    assert recorded_changes(project_dir) == changes
     assert "guarded paths reverted: " in llc("logs", "l").stdout
 
 
-def test_a_folder_that_became_a_link_is_not_followed(
+def test_guarded_folder_replaced_by_a_link_is_not_followed(
     llc: Run, project_dir: Path, tmp_path_factory: object
 ) -> None:
-    """Nothing is written outside of the project."""
+    """No file outside the project is written."""
     outside = project_dir.parent / f"{project_dir.name}-outside"
     outside.mkdir()
-    project(project_dir, f"rm -r tests; ln -s {outside} tests; echo x > tests/test_a.py")
-    before = state(project_dir)
+    write_project(project_dir, f"rm -r tests; ln -s {outside} tests; echo x > tests/test_a.py")
+    before = guarded_files(project_dir)
     assert llc("run", "l").returncode == 0
-    assert state(project_dir) == before
+    assert guarded_files(project_dir) == before
     assert not (project_dir / "tests").is_symlink()
     assert sorted(path.name for path in outside.iterdir()) == ["test_a.py"]
     assert (outside / "test_a.py").read_text() == "x\n"
 
 
-def test_the_step_fails(llc: Run, project_dir: Path) -> None:
-    """`on: fail` leaves the files, and the error names them."""
-    project(project_dir, "echo x > tests/test_a.py", on="fail")
+def test_change_of_guarded_paths_fails_the_step(llc: Run, project_dir: Path) -> None:
+    """`on: fail` keeps the changed files, and the error names them."""
+    write_project(project_dir, "echo x > tests/test_a.py", on="fail")
     done = llc("run", "l")
     assert done.returncode == 1
     assert "the agent changed guarded paths: tests/test_a.py" in done.stdout + done.stderr
     assert (project_dir / "tests/test_a.py").read_text() == "x\n"
 
 
-def test_an_agent_that_keeps_to_the_rules(llc: Run, project_dir: Path) -> None:
-    """Nothing is noted, and the run replays."""
-    project(project_dir, "echo 'a = 1' > a.py")
+def test_no_event_without_changes_of_guarded_paths(llc: Run, project_dir: Path) -> None:
+    """No `guard` event is recorded, and the run replays."""
+    write_project(project_dir, "echo 'a = 1' > a.py")
     assert llc("run", "l").returncode == 0
-    assert guarded(project_dir) == []
+    assert recorded_changes(project_dir) == []
     assert llc("replay", "l").returncode == 0
 
 
-def test_a_run_that_was_killed_knows_how_the_files_were(project_dir: Path) -> None:
-    """The paths are compared with the tree before the first start of the step."""
-    project(project_dir, "[ -e tests/new.py ] && exit 0; echo 1 > tests/new.py; sleep 30")
-    before = state(project_dir)
+def test_changes_before_a_kill_are_reverted_on_resume(project_dir: Path) -> None:
+    """After kill -9, the paths are compared with the tree before the first start of the step."""
+    write_project(project_dir, "[ -e tests/new.py ] && exit 0; echo 1 > tests/new.py; sleep 30")
+    before = guarded_files(project_dir)
     run = subprocess.Popen([sys.executable, "-m", "llc", "run", "l", "-q"], stderr=subprocess.DEVNULL)
-    end = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     while not (project_dir / "tests/new.py").exists():
-        assert time.monotonic() < end
+        assert time.monotonic() < deadline
         time.sleep(0.02)
     kill_with_keeper(run)
     run.wait()
     done = subprocess.run([sys.executable, "-m", "llc", "resume", "l", "-q"], check=False, timeout=60)
     assert done.returncode == 0
-    assert state(project_dir) == before
+    assert guarded_files(project_dir) == before
 
 
 @pytest.mark.parametrize(
-    ("pattern", "yes", "no"),
+    ("pattern", "matching", "other"),
     [
         ("tests/**", ["tests", "tests/a", "tests/a/b"], ["test", "testsuite/a", "x/tests/a"]),
         ("**/conftest.py", ["conftest.py", "a/b/conftest.py"], ["aconftest.py"]),
@@ -160,8 +162,8 @@ def test_a_run_that_was_killed_knows_how_the_files_were(project_dir: Path) -> No
         ("a?c+", ["abc+"], ["a/c+", "abcc"]),
     ],
 )
-def test_patterns(pattern: str, yes: list[str], no: list[str]) -> None:
-    """`*` stays in a name, `**` crosses folders; everything else is itself."""
-    found = pattern_of([pattern])
-    assert [path for path in yes if not found.fullmatch(path)] == []
-    assert [path for path in no if found.fullmatch(path)] == []
+def test_patterns(pattern: str, matching: list[str], other: list[str]) -> None:
+    """`*` matches within a name, `**` across folders; other characters match themselves."""
+    pattern_regex = pattern_of([pattern])
+    assert [path for path in matching if not pattern_regex.fullmatch(path)] == []
+    assert [path for path in other if pattern_regex.fullmatch(path)] == []

@@ -181,8 +181,10 @@ def test_actions_of_all_runs_of_a_batch_continue(project: Path) -> None:
 
 
 def test_repeated_hangup_is_ignored(project: Path) -> None:
-    """A closed terminal may send SIGHUP to both the session and the foreground process; the second one
-    does not force an exit. If standard error is another file, it gets exactly one line: how to resume.
+    """The second SIGHUP does not force an exit.
+
+    A closed terminal may send SIGHUP to the session and to the foreground process. If standard error is
+    another file, it gets exactly one line: how to resume.
     """
     write_loop(project)
     command = [sys.executable, "-m", "llc", "run", "job", "-q"]

@@ -60,8 +60,8 @@ def llc(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     return run_llc
 
 
-def past(name: str, seconds: float, root: str = "") -> RunFolder:
-    """A run that ended, begun at that time."""
+def finished_run(name: str, seconds: float, root: str = "") -> RunFolder:
+    """A finished run that started at the given time."""
     runs.make_running_folder(root)
     run = RunFolder.create(root, name, seconds)
     start = {
@@ -77,11 +77,11 @@ def past(name: str, seconds: float, root: str = "") -> RunFolder:
     return run
 
 
-def kept() -> list[str]:
+def run_ids() -> list[str]:
     return [run.id for run in runs.runs_in("", HISTORY)]
 
 
-# --- history ----------------------------------------------------------------------------------
+# --- history ------------------------------------------------------------------------------------
 
 
 def test_history_without_runs_says_how_to_start_one(llc: Llc) -> None:
@@ -98,11 +98,11 @@ def test_history_lists_runs_with_totals(llc: Llc) -> None:
     """Each run with its outcome; the success rate; counts of state entries and verdicts."""
     for code in "001":
         llc("run", "flips", "-q", "--context", f"code={code}")
-    told = json.loads(llc("history", "flips", "--json").stdout)
-    assert [row["status"] for row in told["runs"]] == ["failure", "success", "success"]
-    assert told["success_rate"] == 0.6667
-    assert told["states"]["check"]["entered"] == 3
-    assert told["states"]["check"]["verdicts"] == {"success": 2, "failure": 1}
+    report = json.loads(llc("history", "flips", "--json").stdout)
+    assert [row["status"] for row in report["runs"]] == ["failure", "success", "success"]
+    assert report["success_rate"] == 0.6667
+    assert report["states"]["check"]["entered"] == 3
+    assert report["states"]["check"]["verdicts"] == {"success": 2, "failure": 1}
     shown = llc("history", "flips").stdout
     assert "3 runs: 1 failure, 2 success (67% success)" in shown
     assert "check   3" in shown
@@ -123,14 +123,14 @@ def test_an_unknown_price_is_reported(llc: Llc, tmp_path: Path) -> None:
     """The known cost is then a lower bound."""
     (tmp_path / "world.yaml").write_text(ASKS_WORLD.replace("usd: 0.25", "usd: null"))
     llc("run", "asks", "-q", "--script", "world.yaml")
-    told = json.loads(llc("history", "--json").stdout)
-    assert (told["usd"], told["unpriced"]) == (0.02, 2)
+    report = json.loads(llc("history", "--json").stdout)
+    assert (report["usd"], report["unpriced"]) == (0.02, 2)
     assert "0.0200+ USD and 240 tokens in all" in llc("history").stdout
 
 
 def test_a_stale_summary_is_computed_again(llc: Llc) -> None:
     """A summary is read from its file unless it is damaged or belongs to another journal."""
-    run = past("x", 1000)
+    run = finished_run("x", 1000)
     first = history.facts(run)
     path = Path(run.path) / history.CACHE_FILE
     assert first is not None
@@ -145,13 +145,13 @@ def test_a_stale_summary_is_computed_again(llc: Llc) -> None:
 def test_the_number_of_shown_runs_is_bounded(llc: Llc) -> None:
     """`-n` limits the runs that are read; the total number is shown."""
     for number in range(5):
-        past("x", 1000 + number)
-    told = json.loads(llc("history", "-n", "2", "--json").stdout)
-    assert (len(told["runs"]), told["total"]) == (2, 5)
+        finished_run("x", 1000 + number)
+    report = json.loads(llc("history", "-n", "2", "--json").stdout)
+    assert (len(report["runs"]), report["total"]) == (2, 5)
     assert "3 earlier not shown" in llc("history", "-n", "2").stdout
 
 
-# --- cleaning ---------------------------------------------------------------------------------
+# --- cleaning -----------------------------------------------------------------------------------
 
 
 @given(
@@ -160,31 +160,31 @@ def test_the_number_of_shown_runs_is_bounded(llc: Llc) -> None:
     st.none() | st.integers(0, 40),
 )
 def test_a_removed_run_exceeds_both_bounds(
-    made: list[tuple[str, int]], keep: int | None, days: int | None
+    ages: list[tuple[str, int]], keep: int | None, days: int | None
 ) -> None:
     """A run is removed if its loop has `keep` later runs and is old enough; no bounds, no removal."""
     now = time.time()
-    found = []
-    for name, age in sorted(made, key=lambda one: one[1]):
-        begun = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now - age * 86400 - 3600))
-        found.append(RunFolder("", f"{HISTORY}/{name}-{begun}-0000"))
-    going = {run.id for run in retention.surplus(found, keep, None if days is None else days * 86400.0)}
-    for run, (name, age) in zip(found, sorted(made, key=lambda one: one[1]), strict=True):
-        later = sum(other == name and other_age < age for other, other_age in made)
-        may_go = (keep is not None or days is not None) and (keep is None or later >= keep)
-        assert (run.id in going) == (may_go and (days is None or age >= days))
+    folders = []
+    for name, age in sorted(ages, key=lambda row: row[1]):
+        started_at = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now - age * 86400 - 3600))
+        folders.append(RunFolder("", f"{HISTORY}/{name}-{started_at}-0000"))
+    removed = {run.id for run in retention.surplus(folders, keep, None if days is None else days * 86400.0)}
+    for run, (name, age) in zip(folders, sorted(ages, key=lambda row: row[1]), strict=True):
+        later = sum(other == name and other_age < age for other, other_age in ages)
+        may_be_removed = (keep is not None or days is not None) and (keep is None or later >= keep)
+        assert (run.id in removed) == (may_be_removed and (days is None or age >= days))
 
 
 def test_clean_options_select_the_removed_runs(llc: Llc) -> None:
-    """--dry-run lists the runs; --keep keeps the latest of each loop; a loop can be named."""
-    ids = [past(name, 1000 + number).id for number in range(3) for name in ("x", "y")]
+    """`--dry-run` lists the runs; `--keep` keeps the latest runs of each loop; a loop can be named."""
+    ids = [finished_run(name, 1000 + number).id for number in range(3) for name in ("x", "y")]
     done = llc("clean", "--keep", "2", "--dry-run")
     assert [line.split()[0] for line in done.stdout.splitlines()[:2]] == ids[:2]
-    assert len(kept()) == 6
+    assert len(run_ids()) == 6
     assert json.loads(llc("clean", "x", "--keep", "1", "--json").stdout)["removed"] == [ids[0], ids[2]]
     assert llc("clean", "--keep", "3", "--older-than", "1d").stdout == "nothing to remove\n"
     assert llc("clean", "--older-than", "90m").stdout.startswith("removed 4 runs (")
-    assert kept() == []
+    assert run_ids() == []
 
 
 def test_clean_of_an_unknown_name_is_an_error(llc: Llc) -> None:
@@ -201,17 +201,17 @@ def test_clean_of_an_unknown_name_is_an_error(llc: Llc) -> None:
 def test_clean_keeps_unfinished_runs(llc: Llc, tmp_path: Path) -> None:
     """Unfinished runs of any age, other folders and targets of links stay."""
     runs.make_running_folder("")
-    cut = RunFolder.create("", "x", 1000)
-    Path(cut.journal).write_text("")
-    other = past("x", 1000)
+    unfinished = RunFolder.create("", "x", 1000)
+    Path(unfinished.journal).write_text("")
+    finished = finished_run("x", 1000)
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "precious").touch()
     (tmp_path / HISTORY / "x-20200101-000000-0000").symlink_to(outside)
     (tmp_path / HISTORY / "notes").mkdir()
     llc("clean", "--keep", "0")
-    assert os.path.isdir(cut.path)
-    assert not os.path.exists(other.path)
+    assert os.path.isdir(unfinished.path)
+    assert not os.path.exists(finished.path)
     assert (outside / "precious").exists()
     assert (tmp_path / HISTORY / "notes").is_dir()
 
@@ -219,46 +219,50 @@ def test_clean_keeps_unfinished_runs(llc: Llc, tmp_path: Path) -> None:
 def test_the_end_of_a_run_applies_the_retention_policy(llc: Llc, tmp_path: Path) -> None:
     """The default keeps 100 runs per loop; the project can change this; runs of other loops stay."""
     (tmp_path / ".loops" / "config.yaml").write_text("history: {keep: 2}\n")
-    old = [past("flips", 1000 + number).id for number in range(3)]
-    others = [past("y", 1000 + number).id for number in range(3)]
+    old = [finished_run("flips", 1000 + number).id for number in range(3)]
+    others = [finished_run("y", 1000 + number).id for number in range(3)]
     llc("run", "flips", "-q")
-    left = kept()
-    assert len([name for name in left if name.startswith("flips")]) == 2
-    assert old[2] in left
-    assert set(others) <= set(left)
+    remaining = run_ids()
+    assert len([name for name in remaining if name.startswith("flips")]) == 2
+    assert old[2] in remaining
+    assert set(others) <= set(remaining)
 
 
 def test_a_backlog_of_old_runs_is_removed_gradually(llc: Llc, tmp_path: Path) -> None:
     """The end of a run removes only a few runs, so it does not become slower."""
     (tmp_path / ".loops" / "config.yaml").write_text("history: {keep: 1}\n")
     for number in range(10):
-        past("flips", 1000 + number)
+        finished_run("flips", 1000 + number)
     llc("run", "flips", "-q")
-    assert len(kept()) == 11 - retention.MAX_REMOVED_AT_END
+    assert len(run_ids()) == 11 - retention.MAX_REMOVED_AT_END
 
 
 @pytest.fixture
-def sized(tmp_path: Path) -> list[str]:
-    """The ids of two runs of `x`, one of `y` and one of `x`, each with 1,000 bytes."""
-    made = [past(name, 1000 + number) for number, name in enumerate("xxyx")]
-    for run in made:
+def sized_run_ids(tmp_path: Path) -> list[str]:
+    """Ids of two runs of `x`, one of `y` and one of `x`, each with 1,000 bytes."""
+    finished = [finished_run(name, 1000 + number) for number, name in enumerate("xxyx")]
+    for run in finished:
         (Path(run.path) / "outputs").mkdir(exist_ok=True)
         (Path(run.path) / "outputs" / "1").write_bytes(b"x" * (1000 - retention.size_of(run.path)))
-    return [run.id for run in made]
+    return [run.id for run in finished]
 
 
 @pytest.mark.parametrize(
     ("size", "gone"), [("4kB", []), ("3999B", [0]), ("2.5 kB", [0, 1]), ("1.9KB", [0, 1]), ("0B", [0, 1])]
 )
-def test_clean_bounds_the_size_of_the_history(llc: Llc, sized: list[str], size: str, gone: list[int]) -> None:
+def test_clean_bounds_the_size_of_the_history(
+    llc: Llc, sized_run_ids: list[str], size: str, gone: list[int]
+) -> None:
     """The oldest runs go first, but never the last run of a loop; --dry-run shows the size of each."""
-    told = llc("clean", "--size", size, "--dry-run").stdout
-    assert told.splitlines()[:-2] == [f"{sized[index]}  1.0 KB" for index in gone]
-    assert json.loads(llc("clean", "--size", size, "--json").stdout)["removed"] == [sized[i] for i in gone]
-    assert sorted(kept()) == sorted(name for i, name in enumerate(sized) if i not in gone)
+    preview = llc("clean", "--size", size, "--dry-run").stdout
+    assert preview.splitlines()[:-2] == [f"{sized_run_ids[index]}  1.0 KB" for index in gone]
+    assert json.loads(llc("clean", "--size", size, "--json").stdout)["removed"] == [
+        sized_run_ids[i] for i in gone
+    ]
+    assert sorted(run_ids()) == sorted(name for i, name in enumerate(sized_run_ids) if i not in gone)
 
 
-def test_the_policy_may_bound_the_size(llc: Llc, tmp_path: Path, sized: list[str]) -> None:
+def test_the_policy_may_bound_the_size(llc: Llc, tmp_path: Path, sized_run_ids: list[str]) -> None:
     """At the end of a run, the size limit counts all loops, the number limit only its own loop."""
     (tmp_path / ".loops" / "config.yaml").write_text("history: {keep: {runs: 50, size: 1.5kB}}\n")
     assert llc("clean", "--dry-run").stdout.splitlines()[-2:] == [
@@ -269,7 +273,7 @@ def test_the_policy_may_bound_the_size(llc: Llc, tmp_path: Path, sized: list[str
     assert "kept: all runs started in the last 48h 0m\n" in shown
     assert "kept: nothing\n" in llc("clean", "--dry-run", "--unfinished").stdout
     llc("run", "flips", "-q")
-    assert {name for name in kept() if not name.startswith("flips")} == set(sized[2:])
+    assert {name for name in run_ids() if not name.startswith("flips")} == set(sized_run_ids[2:])
 
 
 def test_an_invalid_size_is_an_error(llc: Llc, tmp_path: Path) -> None:
@@ -302,15 +306,15 @@ def test_targets_of_links_are_not_removed(llc: Llc, tmp_path: Path) -> None:
 
 def test_an_interrupted_removal_is_finished(llc: Llc, tmp_path: Path) -> None:
     """A partly removed run is not listed and is removed by the next clean."""
-    run = past("x", 1000)
-    gone = tmp_path / HISTORY / f".{run.id}.gone"
-    os.rename(run.path, gone)
-    assert kept() == []
+    run = finished_run("x", 1000)
+    renamed = tmp_path / HISTORY / f".{run.id}.gone"
+    os.rename(run.path, renamed)
+    assert run_ids() == []
     llc("clean")
-    assert not gone.exists()
+    assert not renamed.exists()
 
 
-# --- configuration ----------------------------------------------------------------------------
+# --- configuration ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -332,9 +336,9 @@ def test_configuration_errors_have_positions(
     (tmp_path / ".loops" / "config.yaml").write_text(text)
     with pytest.raises(CompileError) as caught:
         configuration.load("")
-    (finding,) = caught.value.diagnostics
-    assert finding.span is not None
-    assert (finding.id, finding.span.line, finding.span.column) == (id, 1, column)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.span is not None
+    assert (diagnostic.id, diagnostic.span.line, diagnostic.span.column) == (id, 1, column)
     assert llc("run", "flips", "-q").returncode == 2
     assert llc("validate").returncode == 2
     assert llc("status").returncode == 0
@@ -358,16 +362,16 @@ def test_an_age_is_a_number_and_a_unit(text: str, seconds: Any) -> None:
     assert settings.age(text) == seconds
 
 
-# --- metrics ----------------------------------------------------------------------------------
+# --- metrics ------------------------------------------------------------------------------------
 
 
 def test_metrics_are_by_loop_and_state(llc: Llc) -> None:
     """The table, JSON and Prometheus text have the same figures; two forms at once are refused."""
     for code in "001":
         llc("run", "flips", "-q", "--context", f"code={code}")
-    found = json.loads(llc("history", "--metrics", "--json").stdout)["loops"]["flips"]
-    assert found["statuses"] == {"success": 2, "failure": 1}
-    check = found["states"]["check"]
+    metrics = json.loads(llc("history", "--metrics", "--json").stdout)["loops"]["flips"]
+    assert metrics["statuses"] == {"success": 2, "failure": 1}
+    check = metrics["states"]["check"]
     assert (check["entered"], check["effects"], check["errors"]) == (3, 3, 0)
     text = llc("history", "flips", "--prometheus").stdout
     assert 'llc_loop_runs{loop="flips",status="success"} 2\n' in text

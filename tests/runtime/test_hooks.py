@@ -63,10 +63,10 @@ def run(project_dir: Path, text: str) -> tuple[llc.RunResult, list[str]]:
     ],
 )
 def test_hooks_run_in_order(action: str, end: str, log: str, project_dir: Path) -> None:
-    """Each hook runs where it belongs, whatever ends the loop."""
-    result, seen = run(project_dir, loop(action))
+    """Each hook runs at its position, whatever ends the loop."""
+    result, log_lines = run(project_dir, loop(action))
     assert result.status == end
-    assert seen == ["before", *log.split(", ")]
+    assert log_lines == ["before", *log.split(", ")]
 
 
 PARADIGMS = {
@@ -80,30 +80,30 @@ PARADIGMS = {
 
 @pytest.mark.parametrize("paradigm", PARADIGMS)
 def test_every_paradigm_has_hooks(paradigm: str, project_dir: Path) -> None:
-    """The states that a paradigm becomes have the hooks, and its terminals none."""
+    """The states that a paradigm is rewritten to have the hooks; its terminal states have none."""
     (project_dir / "n").write_text("3\n")
-    result, seen = run(project_dir, f"paradigm: {paradigm}\nname: x\n{PARADIGMS[paradigm]}{HOOKS}")
+    result, log_lines = run(project_dir, f"paradigm: {paradigm}\nname: x\n{PARADIGMS[paradigm]}{HOOKS}")
     assert result.status == "success"
-    assert (seen[0], seen[-1]) == ("before", "after")
-    entered, left = ([line for line in seen if line.startswith(word)] for word in ("in ", "out "))
-    assert len(entered) == len(left) >= 1
+    assert (log_lines[0], log_lines[-1]) == ("before", "after")
+    entered, exited = ([line for line in log_lines if line.startswith(word)] for word in ("in ", "out "))
+    assert len(entered) == len(exited) >= 1
     assert "in done" not in entered
 
 
 def test_hooks_of_a_state_are_inside_those_of_the_loop(project_dir: Path) -> None:
     own = "hooks: {before: 'echo own in >>log', after: 'echo own out >>log'}"
-    _, seen = run(project_dir, loop(more=own))
-    assert seen == ["before", "in check", "own in", "own out", "out check", "after"]
+    _, log_lines = run(project_dir, loop(more=own))
+    assert log_lines == ["before", "in check", "own in", "own out", "out check", "after"]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_failing_hook_is_an_error_of_its_state(when: str, project_dir: Path) -> None:
     """Its error takes the state's route; no hook of the state runs again."""
     own = f"hooks: {{{when}: {{run: exit 4, on_failure: fail}}}}, on_error: done"
-    result, seen = run(project_dir, loop("echo act >>log", own))
+    result, log_lines = run(project_dir, loop("echo act >>log", own))
     assert (result.status, result.final_state) == ("success", "done")
     act = ["act"] if when == "after" else []
-    assert seen == [
+    assert log_lines == [
         "before",
         "in check",
         *act,
@@ -113,11 +113,11 @@ def test_a_failing_hook_is_an_error_of_its_state(when: str, project_dir: Path) -
 
 
 def test_a_failing_hook_without_a_route_ends_the_run(project_dir: Path) -> None:
-    result, seen = run(project_dir, loop(more="hooks: {before: exit 4}"))
+    result, log_lines = run(project_dir, loop(more="hooks: {before: exit 4}"))
     assert result.status == "error"
     assert result.error is not None
     assert result.error["message"] == "hook `before` of `check` failed: exit code 4"
-    assert seen == ["before", "in check", "error ", "after"]
+    assert log_lines == ["before", "in check", "error ", "after"]
 
 
 @pytest.mark.parametrize(
@@ -127,13 +127,13 @@ def test_a_failing_hook_of_the_loop_ends_the_run(key: str, log: list[str], proje
     """The run ends with an error; a failing `after` does not run again."""
     line = next(line for line in HOOKS.splitlines() if line.startswith(f"  {key}:"))
     hooks = HOOKS.replace(line, f"  {key}: {{run: echo {key} >>log; exit 2, on_failure: fail}}")
-    result, seen = run(project_dir, loop(hooks=hooks))
+    result, log_lines = run(project_dir, loop(hooks=hooks))
     assert result.status == "error"
     expected = ["before", *log] if key == "before" else ["before", *log, "after"]
-    assert seen == expected
+    assert log_lines == expected
 
 
-def test_an_ignored_failure_is_noted(
+def test_ignored_failure_is_recorded(
     project_dir: Path, llc: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     (project_dir / "x.yaml").write_text(loop(hooks="hooks: {after: exit 3}"))
@@ -144,18 +144,18 @@ def test_an_ignored_failure_is_noted(
     assert "hook after" in shown.stdout
 
 
-def test_hooks_at_the_end_run_after_the_time_of_the_loop(project_dir: Path) -> None:
-    """The loop's time does not bound them, their own does."""
+def test_final_hooks_run_after_the_timeout_of_the_loop(project_dir: Path) -> None:
+    """The hook's own timeout applies, not that of the loop."""
     hooks = (
         "timeout: 1\nhooks: {on_limit: 'sleep 0.2; echo limit >>log', after: {run: sleep 600, timeout: 0.2}}"
     )
-    result, seen = run(project_dir, loop("sleep 600", hooks=hooks))
+    result, log_lines = run(project_dir, loop("sleep 600", hooks=hooks))
     assert (result.status, result.terminated_by) == ("limit", "timeout")
-    assert seen == ["limit"]
+    assert log_lines == ["limit"]
 
 
-def test_a_hook_that_was_cut_off_runs_again(project_dir: Path) -> None:
-    """A run killed in its last hook runs that hook when it is resumed, and nothing else again."""
+def test_interrupted_hook_runs_again(project_dir: Path) -> None:
+    """A run killed in its last hook repeats only this hook when it is resumed."""
     hooks = f"""hooks:
   before: echo before >>log
   after: |
@@ -166,14 +166,12 @@ def test_a_hook_that_was_cut_off_runs_again(project_dir: Path) -> None:
     command = [sys.executable, "-m", "llc"]
     first = subprocess.run([*command, "run", "-q", "x.yaml"], cwd=project_dir, timeout=120, check=False)
     assert first.returncode == -signal.SIGKILL
-    again = subprocess.run([*command, "resume", "-q", "x"], cwd=project_dir, timeout=120, check=False)
-    assert again.returncode == 0
+    resumed = subprocess.run([*command, "resume", "-q", "x"], cwd=project_dir, timeout=120, check=False)
+    assert resumed.returncode == 0
     assert (project_dir / "log").read_text().split() == ["before", "act", "after", "after"]
 
 
-def test_what_the_graph_shows(
-    project_dir: Path, llc: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
+def test_graph_shows_hooks(project_dir: Path, llc: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     (project_dir / "x.yaml").write_text(loop(more="hooks: {before: echo own}"))
     shown = llc("graph", "x.yaml").stdout
     assert "before: echo own" in shown
@@ -195,12 +193,12 @@ def test_what_the_graph_shows(
         ('hooks: {before: "python3 -c ${env.CODE}"}', "CODE"),
     ],
 )
-def test_what_is_wrong_with_hooks_is_said(hooks: str, message: str) -> None:
-    """One finding, at the line of the hook."""
+def test_invalid_hooks_are_reported(hooks: str, message: str) -> None:
+    """One diagnostic, at the line of the hook."""
     try:
-        found = compile_text(loop(hooks=hooks), "x.yaml").diagnostics
+        diagnostics = compile_text(loop(hooks=hooks), "x.yaml").diagnostics
     except CompileError as error:
-        found = error.diagnostics
-    shown = [f"{one.message} {one.help or ''}" for one in found]
+        diagnostics = error.diagnostics
+    shown = [f"{diagnostic.message} {diagnostic.help or ''}" for diagnostic in diagnostics]
     assert any(message in text for text in shown), shown
-    assert all(one.span is not None and one.span.line == 5 for one in found)
+    assert all(diagnostic.span is not None and diagnostic.span.line == 5 for diagnostic in diagnostics)

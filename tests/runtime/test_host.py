@@ -11,22 +11,22 @@ from llc.runtime.host import clock, files, protocol
 from llc.runtime.host.effect_context import Interrupt
 
 
-def host_of(**changed: object) -> SimpleNamespace:
-    """The real host with other functions, by `part_function`."""
+def host_of(**replacements: object) -> SimpleNamespace:
+    """The real host with some functions replaced; keywords have the form `part_function`."""
     parts = {
         part: SimpleNamespace(
             **{name: getattr(module, name) for name in protocol.PARTS[part] if hasattr(module, name)}
         )
         for part, module in protocol.MODULES.items()
     }
-    for name, function in changed.items():
+    for name, function in replacements.items():
         part, _, member = name.partition("_")
         setattr(parts[part], member, function)
     return SimpleNamespace(**parts)
 
 
-def test_an_installed_host_is_used_and_taken_out_again() -> None:
-    """Inside `installed` the module's functions are the other host's, afterwards those of the system."""
+def test_installed_host_is_used_and_restored() -> None:
+    """Inside `installed` the module has the functions of the other host, afterwards those of the system."""
     real = clock.monotonic
     with protocol.installed(host_of(clock_monotonic=lambda: 7.0)):
         assert clock.monotonic() == 7.0
@@ -34,8 +34,8 @@ def test_an_installed_host_is_used_and_taken_out_again() -> None:
     assert clock.monotonic is real
 
 
-def test_a_wait_takes_its_time_from_the_host() -> None:
-    """An `Interrupt` waits on the clock of the host: by a clock that leaps it is over at once."""
+def test_wait_uses_the_clock_of_the_host() -> None:
+    """An `Interrupt` uses the clock of the host: with a clock that jumps, the wait ends at once."""
     moments = iter((0.0, 1e9))
     interrupt = Interrupt()
     with protocol.installed(host_of(clock_monotonic=lambda: next(moments))):
@@ -44,8 +44,8 @@ def test_a_wait_takes_its_time_from_the_host() -> None:
 
 
 @pytest.mark.parametrize("part", protocol.PARTS)
-def test_a_part_names_all_functions_of_its_module(part: str) -> None:
-    """What a module offers is a function of the protocol, a constant or a type, or built from those."""
+def test_protocol_names_all_functions_of_a_module(part: str) -> None:
+    """Every public function of a module belongs to the protocol or is derived from its functions."""
     module = protocol.MODULES[part]
     derived = {
         "clock": {"timestamp", "gmtime", "localtime", "strftime", "strptime"},
@@ -61,10 +61,10 @@ def test_a_part_names_all_functions_of_its_module(part: str) -> None:
         "threads": {"Empty"},
     }  # fmt: skip
     deferred = chain(*getattr(module, "_DEFERRED", {}).values())
-    offered = {
+    public_names = {
         name
         for name in {*vars(module), *deferred} - {"load"}
         if callable(getattr(module, name, None)) and not name.startswith(("_", "SIG", "POSIX"))
     }
-    assert offered - derived.get(part, set()) <= set(protocol.PARTS[part])
+    assert public_names - derived.get(part, set()) <= set(protocol.PARTS[part])
     assert all(hasattr(module, name) for name in protocol.PARTS[part])

@@ -22,7 +22,7 @@ from llc.ir.compile_options import CompileOptions
 from llc.ir.diagnostics import CompileError
 from llc.ir.nodes import Program
 
-from .test_little_loops import needs_little_loops, shipped
+from .test_little_loops import needs_little_loops, shipped_loops
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 DIALECT = CompileOptions(dialect="little-loops")
@@ -62,48 +62,48 @@ states:
 """  # noqa: E501 -- one state is in one line
 
 
-def same(text: str, path: str = "x.yaml") -> tuple[str, Program, Program]:
-    """A text imported, the program of the original under the dialect, and the one of the result."""
-    made = import_loop(text_source(text, path))
-    assert not made.is_refused
+def import_and_compile(text: str, path: str = "x.yaml") -> tuple[str, Program, Program]:
+    """Import a text; return the result, the program of the original and the program of the result."""
+    imported = import_loop(text_source(text, path))
+    assert not imported.is_refused
     old = compile_text(text, path, DIALECT).program
-    new = compile_text(made.text, path).program
-    return made.text, attrs.evolve(old, sources=()), attrs.evolve(new, sources=())
+    new = compile_text(imported.text, path).program
+    return imported.text, attrs.evolve(old, sources=()), attrs.evolve(new, sources=())
 
 
-def test_the_result_means_the_same_without_the_dialect() -> None:
-    text, old, new = same(LOOP)
+def test_imported_loop_compiles_to_the_same_program() -> None:
+    text, old, new = import_and_compile(LOOP)
     assert old == new
     assert "dialect" not in text
     assert "on_yes" not in text
 
 
-def test_comments_and_what_does_not_change_stay() -> None:
-    """Each comment is there, in order; a key that only little-loops knows is a comment now."""
-    text, _, _ = same(LOOP)
+def test_comments_and_unchanged_lines_are_kept() -> None:
+    """Each comment is kept, in order; a key that only little-loops has becomes a comment."""
+    text, _, _ = import_and_compile(LOOP)
     comments = [line.partition("#")[2] for line in LOOP.splitlines() if "#" in line]
-    at = 0
+    offset = 0
     for comment in comments:
-        at = text.index(comment, at)
+        offset = text.index(comment, offset)
     assert "# weird: [1, 2]    # of a tool of ours" in text
     assert "action: ./check.sh     # may fail" in text
 
 
-def test_an_imported_file_is_not_changed_again() -> None:
-    text, _, _ = same(LOOP)
+def test_second_import_changes_nothing() -> None:
+    text, _, _ = import_and_compile(LOOP)
     assert import_loop(text_source(text)).text == text
 
 
-def test_what_cannot_be_written_out_keeps_the_dialect() -> None:
-    """A state described by an alias has the place of its anchor."""
+def test_loop_that_cannot_be_rewritten_keeps_the_dialect() -> None:
+    """A state that is a YAML alias has the span of its anchor."""
     text = (
         "name: x\ninitial: a\nstates:\n"
         "  a: {action: exit 1, on_yes: a, on_no: failed}\n  failed: &f {terminal: true}\n  done: *f\n"
     )
-    made = import_loop(text_source(text))
-    assert "not-imported" in {finding.id for finding in made.decisions}
-    assert "dialect: little-loops" in made.text
-    result = attrs.evolve(compile_text(made.text).program, sources=())
+    imported = import_loop(text_source(text))
+    assert "not-imported" in {diagnostic.id for diagnostic in imported.decisions}
+    assert "dialect: little-loops" in imported.text
+    result = attrs.evolve(compile_text(imported.text).program, sources=())
     assert result == attrs.evolve(compile_text(text, options=DIALECT).program, sources=())
 
 
@@ -122,10 +122,10 @@ def test_what_cannot_be_written_out_keeps_the_dialect() -> None:
         "fragments: 3",
     ],
 )
-def test_what_is_no_loop_is_refused_unchanged(text: str) -> None:
-    made = import_loop(text_source(text))
-    assert made.is_refused
-    assert made.text == text
+def test_invalid_loop_is_refused_unchanged(text: str) -> None:
+    imported = import_loop(text_source(text))
+    assert imported.is_refused
+    assert imported.text == text
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_what_is_no_loop_is_refused_unchanged(text: str) -> None:
     ids=["json", "crlf", "many states"],
 )
 def test_other_layouts(text: str) -> None:
-    _, old, new = same(text)
+    _, old, new = import_and_compile(text)
     assert old == new
 
 
@@ -151,23 +151,27 @@ def test_other_layouts(text: str) -> None:
     st.integers(0, 900),
     st.text(max_size=3),
 )
-def test_no_text_breaks_it(lines: list[str], at: int, more: str) -> None:
-    """Mixed lines and characters are refused, or imported to something that still compiles."""
-    for text in ("".join(lines), LOOP[:at] + more + LOOP[at:], LOOP[:at] + LOOP[at + 2 :]):
-        made = import_loop(text_source(text))
-        if made.is_refused:
-            assert made.text == text
+def test_mixed_text_is_refused_or_imported(lines: list[str], offset: int, inserted: str) -> None:
+    """Mixed lines and characters are refused, or the import still compiles to the same program."""
+    for text in (
+        "".join(lines),
+        LOOP[:offset] + inserted + LOOP[offset:],
+        LOOP[:offset] + LOOP[offset + 2 :],
+    ):
+        imported = import_loop(text_source(text))
+        if imported.is_refused:
+            assert imported.text == text
         else:
             try:
                 old = attrs.evolve(compile_text(text, options=DIALECT).program, sources=())
             except CompileError:
                 continue
-            assert attrs.evolve(compile_text(made.text).program, sources=()) == old
+            assert attrs.evolve(compile_text(imported.text).program, sources=()) == old
 
 
 PARENT = """\
 name: base
-# what all of them end with
+# terminal states of all children
 states:
   check: {action: ./check.sh, next: done, on_error: failed}
   done: {terminal: true}
@@ -175,24 +179,24 @@ states:
 """
 
 
-def test_a_parent_is_imported_with_what_inherits_from_it(project_dir: Path, llc: Llc) -> None:
-    """It is no loop by itself; what inherits from it means the same, and its comments are kept."""
+def test_parent_is_imported_with_its_children(project_dir: Path, llc: Llc) -> None:
+    """It is not a loop by itself; its children keep their meaning, and its comments are kept."""
     (project_dir / "loops").mkdir()
     (project_dir / "loops" / "base.yaml").write_text(PARENT)
     (project_dir / "loops" / "x.yaml").write_text("from: base\nname: x\ninitial: check\n")
     assert llc("import", "loops", "-o", "new/loops").returncode == 0
     text = (project_dir / "new" / "loops" / "base.yaml").read_text()
-    assert "# what all of them end with" in text
+    assert "# terminal states of all children" in text
     assert "initial" not in text
     old = compile_file(str(project_dir / "loops" / "x.yaml"), DIALECT).program
     new = compile_file(str(project_dir / "new" / "loops" / "x.yaml")).program
     assert attrs.evolve(old, sources=()) == attrs.evolve(new, sources=())
 
 
-# --- the command ----------------------------------------------------------------------------------
+# --- the command --------------------------------------------------------------------------------
 
 
-def test_one_file_goes_to_standard_output(project_dir: Path, llc: Llc) -> None:
+def test_one_file_is_printed(project_dir: Path, llc: Llc) -> None:
     (project_dir / "x.yaml").write_text(LOOP)
     done = llc("import", "x.yaml")
     assert done.returncode == 0
@@ -201,8 +205,8 @@ def test_one_file_goes_to_standard_output(project_dir: Path, llc: Llc) -> None:
     assert (project_dir / "x.yaml").read_text() == LOOP
 
 
-def test_files_in_place_and_in_a_folder(project_dir: Path, llc: Llc) -> None:
-    """A folder keeps its structure; what is there already is not overwritten; a second time is no change."""
+def test_import_of_a_folder(project_dir: Path, llc: Llc) -> None:
+    """A folder keeps its structure; existing files are not overwritten; a second import changes nothing."""
     (project_dir / "in" / "lib").mkdir(parents=True)
     (project_dir / "in" / "x.yaml").write_text(LOOP)
     (project_dir / "in" / "lib" / "common.yaml").write_text("fragments: {f: {action: ls, on_yes: done}}\n")
@@ -210,8 +214,8 @@ def test_files_in_place_and_in_a_folder(project_dir: Path, llc: Llc) -> None:
     assert (
         project_dir / "out" / "lib" / "common.yaml"
     ).read_text() == "fragments: {f: {action: ls, on_success: done}}\n"
-    again = llc("import", "in", "-o", "out")
-    assert (again.returncode, "exists" in again.stderr) == (2, True)
+    second = llc("import", "in", "-o", "out")
+    assert (second.returncode, "exists" in second.stderr) == (2, True)
     assert llc("import", "in", "--check").returncode == 1
     assert llc("import", "in", "--in-place").returncode == 0
     assert (project_dir / "in" / "x.yaml").read_text() == (project_dir / "out" / "x.yaml").read_text()
@@ -219,13 +223,13 @@ def test_files_in_place_and_in_a_folder(project_dir: Path, llc: Llc) -> None:
     assert llc("validate", "out/x.yaml").returncode == 0
 
 
-def test_the_changes_as_a_difference_and_as_data(project_dir: Path, llc: Llc) -> None:
+def test_diff_and_json_show_the_changes(project_dir: Path, llc: Llc) -> None:
     (project_dir / "x.yaml").write_text(LOOP)
     difference = llc("import", "--diff", "x.yaml").stdout
     assert "+    on_success: judge" in difference
     (file,) = json.loads(llc("import", "--json", "x.yaml").stdout)["files"]
     assert (file["changed"], file["refused"], file["diff"]) == (True, False, difference)
-    assert {finding["id"] for finding in file["decisions"]} >= {"unknown-key", "unused-key"}
+    assert {diagnostic["id"] for diagnostic in file["decisions"]} >= {"unknown-key", "unused-key"}
 
 
 @pytest.mark.parametrize(
@@ -241,8 +245,8 @@ def test_the_changes_as_a_difference_and_as_data(project_dir: Path, llc: Llc) ->
         (["bad.yaml", "--in-place"], "1 refused"),
     ],
 )
-def test_wrong_use(words: list[str], message: str, project_dir: Path, llc: Llc) -> None:
-    """One message, exit code 2, and nothing is written."""
+def test_invalid_options_are_refused(words: list[str], message: str, project_dir: Path, llc: Llc) -> None:
+    """One message, exit code 2, and no file is written."""
     (project_dir / "sub").mkdir()
     (project_dir / "empty").mkdir()
     for name in ("x.yaml", "y.yaml", "sub/x.yaml"):
@@ -258,31 +262,31 @@ def test_wrong_use(words: list[str], message: str, project_dir: Path, llc: Llc) 
 
 
 @needs_little_loops
-def test_the_loops_that_it_ships_mean_the_same(tmp_path: Path) -> None:
-    """All that are accepted under the dialect compile to the same machine without it, imported together."""
-    paths = shipped()
+def test_shipped_loops_compile_to_the_same_program(tmp_path: Path) -> None:
+    """Imported together, all accepted loops compile to the same program without the dialect."""
+    paths = shipped_loops()
     root = min((path.parent for path in paths), key=lambda folder: len(folder.parts))
-    # At the same place, which is part of a program that looks for a loop by a computed name.
+    # A program with computed loop names contains its path, so the import replaces the file.
     targets = [tmp_path / "loops" / path.relative_to(root) for path in paths]
     for path, target in zip(paths, targets, strict=True):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(path.read_text())
-    wanted = {}
+    expected = {}
     for target in targets:
         with contextlib.suppress(CompileError):
-            wanted[target] = compile_file(str(target), DIALECT).program
+            expected[target] = compile_file(str(target), DIALECT).program
     refused = []
     for target in targets:
         text = target.read_text()
-        made = import_loop(text_source(text, str(target)))
-        refused += [target.stem] if made.is_refused else []
+        imported = import_loop(text_source(text, str(target)))
+        refused += [target.stem] if imported.is_refused else []
         comments = re.findall(r"^ *(#.*)$", text, re.M)
-        assert not Counter(comments) - Counter(re.findall(r"^ *(#.*)$", made.text, re.M)), target.name
-        target.with_suffix(".new").write_text(made.text)
+        assert not Counter(comments) - Counter(re.findall(r"^ *(#.*)$", imported.text, re.M)), target.name
+        target.with_suffix(".new").write_text(imported.text)
     for target in targets:
         target.with_suffix(".new").replace(target)
     counts = {"same": 0, "kept": 0}
-    for target, old in wanted.items():
+    for target, old in expected.items():
         new = compile_file(str(target)).program
         assert attrs.evolve(old, sources=()) == attrs.evolve(new, sources=()), target.name
         counts["kept" if "\ndialect: little-loops" in target.read_text() else "same"] += 1

@@ -36,7 +36,7 @@ from llc.runtime.terminal import live_tail, redaction
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
-TALKS = """
+LOOP = """
 name: talks
 initial: count
 budget: {usd: 5, tokens: 1000}
@@ -58,27 +58,27 @@ max_iterations: 20
 
 @pytest.fixture
 def project(project_dir: Path) -> Iterator[Path]:
-    (project_dir / ".loops" / "talks.yaml").write_text(TALKS)
+    (project_dir / ".loops" / "talks.yaml").write_text(LOOP)
     yield project_dir
     stop.stop(stop.live_runs(None), 0.5)
 
 
 @pytest.fixture
 def llc(project: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
-    """Run llc here, with files as its streams."""
+    """Runs llc with files as its streams."""
 
     return run_llc
 
 
 def wait_for(condition: Callable[[], Any]) -> None:
-    end = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.01)
 
 
-def start() -> RunFolder:
-    """A run in the background whose action has written, and waits."""
+def start_run() -> RunFolder:
+    """A background run whose action has printed output and waits."""
     command = [sys.executable, "-m", "llc", "run", "talks", "--background", "-q"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     run = find_unfinished(done.stdout.strip())
@@ -90,12 +90,12 @@ def has_ended() -> bool:
     return not list(runs.runs_in(""))
 
 
-# --- status -----------------------------------------------------------------------------------
+# --- status -------------------------------------------------------------------------------------
 
 
 def test_status_shows_where_a_run_is(project: Path, llc: Llc) -> None:
     """State, iteration, the running action with its output, captures, verdict, budget and log."""
-    run = start()
+    run = start_run()
     lines = llc("status", "talks").stdout.splitlines()
     assert lines[0] == f"{run.id}: running (pid {run.about()['pid']}, in the background)"
     facts = {line[2:13].strip(): line[13:] for line in lines[1:]}
@@ -112,30 +112,30 @@ def test_status_shows_where_a_run_is(project: Path, llc: Llc) -> None:
 
 def test_status_as_json_has_the_same_facts(project: Path, llc: Llc) -> None:
     """The JSON form is one object for one run, and a list without a name."""
-    run = start()
-    told = json.loads(llc("status", run.id, "--json").stdout)
-    assert (told["status"], told["state"], told["iteration"], told["max_iterations"]) == (
+    run = start_run()
+    facts = json.loads(llc("status", run.id, "--json").stdout)
+    assert (facts["status"], facts["state"], facts["iteration"], facts["max_iterations"]) == (
         "running",
         "fix",
         1,
         20,
     )
-    assert told["captured"]["errors"]["output"] == "4\n"
-    assert told["last_verdict"]["verdict"] == "failure"
-    assert told["budget"] == {
+    assert facts["captured"]["errors"]["output"] == "4\n"
+    assert facts["last_verdict"]["verdict"] == "failure"
+    assert facts["budget"] == {
         "usd": {"used": 0, "limit": 5},
         "tokens": {"used": 0, "limit": 1000},
         "calls": {"used": 0, "limit": None},
         "seconds": {"used": 0, "limit": None},
     }
-    ((action,), seq) = (told["actions"], told["actions"][0]["seq"])
+    ((action,), seq) = (facts["actions"], facts["actions"][0]["seq"])
     assert (action["kind"], action["state"], action["tail"], seq) == ("shell", "fix", "fixing\npart", 2)
-    assert [one["run"] for one in json.loads(llc("status", "--json").stdout)] == [run.id]
+    assert [row["run"] for row in json.loads(llc("status", "--json").stdout)] == [run.id]
 
 
 def test_status_of_a_finished_run_shows_its_outcome(project: Path, llc: Llc) -> None:
     """The name of a loop selects its last run if none is unfinished."""
-    run = start()
+    run = start_run()
     (project / "go").touch()
     wait_for(has_ended)
     text = llc("status", "talks").stdout
@@ -146,12 +146,12 @@ def test_status_of_a_finished_run_shows_its_outcome(project: Path, llc: Llc) -> 
 
 def test_status_reports_a_crashed_run(project: Path, llc: Llc) -> None:
     """A run whose process is gone is shown with the next step; its position is that of the journal."""
-    run = start()
+    run = start_run()
     kill_with_keeper(run.about()["pid"])
     wait_for(lambda: not locks.is_live(run))
     Path("go").touch()
-    told = json.loads(llc("status", "talks", "--json").stdout)
-    assert (told["status"], told["state"], told["pid"], told["actions"]) == ("crashed", "fix", None, [])
+    facts = json.loads(llc("status", "talks", "--json").stdout)
+    assert (facts["status"], facts["state"], facts["pid"], facts["actions"]) == ("crashed", "fix", None, [])
     assert f"Resume with: llc resume {run.id}" in llc("status", "talks").stdout
     llc("resume", "talks", "-q")
     assert json.loads(llc("status", run.id, "--json").stdout)["resumed"] == 1
@@ -159,7 +159,7 @@ def test_status_reports_a_crashed_run(project: Path, llc: Llc) -> None:
 
 def test_watch_redraws_in_place_and_ends_with_the_run(project: Path) -> None:
     """On a terminal the same lines are redrawn; the command ends when the run ends."""
-    start()
+    start_run()
     child = terminals.spawn("status", "talks", "--watch", width=60)
     child.expect("running")
     child.expect(r"\x1b\[\d+F")
@@ -170,27 +170,27 @@ def test_watch_redraws_in_place_and_ends_with_the_run(project: Path) -> None:
 
 def test_watch_in_a_pipe_prints_changes(project: Path) -> None:
     """Each new position is printed once, without escape sequences; as JSON, one line each."""
-    start()
+    start_run()
     command = [sys.executable, "-m", "llc", "status", "talks", "--watch"]
     plain = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     lines = subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True)
     assert plain.stdout is not None
     assert lines.stdout is not None
-    first, begun = plain.stdout.readline(), lines.stdout.readline()
+    first, first_json = plain.stdout.readline(), lines.stdout.readline()
     Path("go").touch()
     shown = first + plain.communicate(timeout=30)[0]
     assert "\x1b" not in shown
     assert shown.count(": running") == 1
     assert shown.count(": success") == 1
-    printed = begun + lines.communicate(timeout=30)[0]
-    told = [json.loads(line)["status"] for line in printed.splitlines()]
-    assert told[0] == "running"
-    assert told[-1] == "success"
+    printed = first_json + lines.communicate(timeout=30)[0]
+    statuses = [json.loads(line)["status"] for line in printed.splitlines()]
+    assert statuses[0] == "running"
+    assert statuses[-1] == "success"
 
 
-def test_a_narrow_terminal_is_not_overflowed() -> None:
+def test_status_fits_a_narrow_terminal() -> None:
     """No line of a status exceeds the width, whatever the values."""
-    nothing = (
+    empty_fields = (
         "terminated_by",
         "pid",
         "driven_by",
@@ -202,8 +202,8 @@ def test_a_narrow_terminal_is_not_overflowed() -> None:
         "error",
         "log",
     )
-    told: dict[str, Any] = dict.fromkeys(nothing)
-    told |= {
+    facts: dict[str, Any] = dict.fromkeys(empty_fields)
+    facts |= {
         "run": "r" * 100,
         "program": "p" * 300,
         "path": "",
@@ -212,22 +212,28 @@ def test_a_narrow_terminal_is_not_overflowed() -> None:
         "kept": True,
         "kept_results": [1],
     }
-    told |= {"state": "s" * 300, "iteration": 1, "max_iterations": 2, "steps": 1, "resumed": 0}
-    told |= {"journal": "", "waits_for": [], "forked_from": {"run": "f" * 100, "at": 3}, "elapsed_ms": 1}
-    facts = {"effect": 1, "session": "s" * 200, "model": None, "tools": 3, "running": ["Edit " + "x" * 300]}
-    told["agent"] = {**facts, "files": ["f" * 300], "refusals": ["r" * 300], "answer": "a\n" * 300}
-    told["files"] = [["M", "p" * 300]] * 9
-    told["captured"] = {"x": {"output": "é" * 500, "exit_code": 0}}
-    told["actions"] = [
+    facts |= {"state": "s" * 300, "iteration": 1, "max_iterations": 2, "steps": 1, "resumed": 0}
+    facts |= {"journal": "", "waits_for": [], "forked_from": {"run": "f" * 100, "at": 3}, "elapsed_ms": 1}
+    agent_facts = {
+        "effect": 1,
+        "session": "s" * 200,
+        "model": None,
+        "tools": 3,
+        "running": ["Edit " + "x" * 300],
+    }
+    facts["agent"] = {**agent_facts, "files": ["f" * 300], "refusals": ["r" * 300], "answer": "a\n" * 300}
+    facts["files"] = [["M", "p" * 300]] * 9
+    facts["captured"] = {"x": {"output": "é" * 500, "exit_code": 0}}
+    facts["actions"] = [
         {"kind": "shell", "action": "a" * 300, "pid": 2**22, "elapsed_ms": 1, "tail": "t" * 500 + "\x1b[2J\n"}
     ]
-    told["budget"] = {unit: {"used": 0, "limit": None} for unit in ("usd", "tokens", "calls", "seconds")}
-    text = status.as_text(told, status.Screen(None), 50)
+    facts["budget"] = {unit: {"used": 0, "limit": None} for unit in ("usd", "tokens", "calls", "seconds")}
+    text = status.as_text(facts, status.Screen(None), 50)
     assert max(map(len, text.splitlines())) <= 50
     assert "\x1b" not in text
 
 
-# --- the live tail ----------------------------------------------------------------------------
+# --- the live tail ------------------------------------------------------------------------------
 
 
 def test_the_live_file_is_bounded_and_removed(tmp_path: Path) -> None:
@@ -237,7 +243,7 @@ def test_the_live_file_is_bounded_and_removed(tmp_path: Path) -> None:
     display.effect_start("shell", {})
     for number in range(10_000):
         display.output("output", f"line {number}\n")
-    assert not os.path.exists(path)  # an action of less than a tick writes nothing
+    assert not os.path.exists(path)  # an action shorter than a tick writes nothing
     display.tick()
     (tail,) = live_tail.read(path)
     assert tail.text.endswith("line 9999\n")
@@ -249,9 +255,9 @@ def test_the_live_file_is_bounded_and_removed(tmp_path: Path) -> None:
 
 def test_wrapping_displays_forward_every_call() -> None:
     """A wrapping display implements every method of a display and forwards the call."""
-    told = {name for name in vars(Display) if not name.startswith("_")}
-    assert told <= vars(live_tail.LiveDisplay).keys()
-    assert told <= vars(redaction.MaskedDisplay).keys()
+    methods = {name for name in vars(Display) if not name.startswith("_")}
+    assert methods <= vars(live_tail.LiveDisplay).keys()
+    assert methods <= vars(redaction.MaskedDisplay).keys()
 
 
 def test_an_invalid_live_file_is_ignored(tmp_path: Path) -> None:
@@ -263,17 +269,17 @@ def test_an_invalid_live_file_is_ignored(tmp_path: Path) -> None:
         assert live_tail.read(str(path)) == []
 
 
-# --- attach -----------------------------------------------------------------------------------
+# --- attach -------------------------------------------------------------------------------------
 
 
-def attached(*words: str) -> Any:
+def spawn_attach(*words: str) -> Any:
     return terminals.spawn("attach", "talks", *words, width=200, height=24, NO_COLOR="1")
 
 
 def test_attach_shows_the_same_as_the_foreground(project: Path) -> None:
     """The state line, past and new output, and the outcome; the exit code is that of the run."""
-    run = start()
-    child = attached()
+    run = start_run()
+    child = spawn_attach()
     child.expect_exact(f"Attached to {run.id}")
     child.expect_exact("[1/20] fix → echo fixing;")
     child.expect_exact("       fixing")
@@ -288,8 +294,8 @@ def test_attach_shows_the_same_as_the_foreground(project: Path) -> None:
 
 def test_ctrl_c_detaches_and_the_run_continues(project: Path) -> None:
     """Detaching does not affect the run."""
-    run = start()
-    child = attached()
+    run = start_run()
+    child = spawn_attach()
     child.expect(r"\ds part")
     child.sendintr()
     child.expect_exact(f"Detached; {run.id} is still running")
@@ -300,8 +306,8 @@ def test_ctrl_c_detaches_and_the_run_continues(project: Path) -> None:
 
 def test_with_stop_ctrl_c_stops_the_run(project: Path) -> None:
     """With `--stop`, Ctrl-C acts as in the foreground: exit code 130 and a resumable run."""
-    run = start()
-    child = attached("--stop")
+    run = start_run()
+    child = spawn_attach("--stop")
     child.expect(r"\ds part")
     child.sendintr()
     child.expect_exact("Loop interrupted: fix")
@@ -311,8 +317,8 @@ def test_with_stop_ctrl_c_stops_the_run(project: Path) -> None:
 
 def test_attach_reports_a_crash(project: Path) -> None:
     """The exit code is 1."""
-    run = start()
-    child = attached()
+    run = start_run()
+    child = spawn_attach()
     child.expect(r"\ds part")
     kill_with_keeper(run.about()["pid"])
     child.expect_exact(" crashed")
@@ -322,14 +328,14 @@ def test_attach_reports_a_crash(project: Path) -> None:
 
 def test_attach_needs_an_active_run(project: Path, llc: Llc) -> None:
     """For a finished run the error names its log."""
-    run = start()
+    run = start_run()
     (project / "go").touch()
     wait_for(has_ended)
     done = llc("attach", "talks")
     assert (done.returncode, f"llc logs {run.id}" in done.stderr) == (1, True)
 
 
-# --- logs -------------------------------------------------------------------------------------
+# --- logs ---------------------------------------------------------------------------------------
 
 
 def test_logs_show_each_event_in_order(project: Path, llc: Llc) -> None:
@@ -371,21 +377,21 @@ def test_logs_as_json_are_the_events(project: Path, llc: Llc) -> None:
     (project / "go").touch()
     llc("run", "talks", "-q")
     (run,) = runs.runs_in("", HISTORY)
-    told = [json.loads(line) for line in llc("logs", run.id, "--json").stdout.splitlines()]
+    shown = [json.loads(line) for line in llc("logs", run.id, "--json").stdout.splitlines()]
     written = [json.loads(line) for line in Path(run.journal).read_text().splitlines()]
-    assert told == [{name: value for name, value in event.items() if name != "crc"} for event in written]
+    assert shown == [{name: value for name, value in event.items() if name != "crc"} for event in written]
     (last,) = llc("logs", run.id, "--json", "-n", "1").stdout.splitlines()
     assert json.loads(last)["event"] == "run_end"
 
 
 def test_logs_follow_a_run_to_its_end(project: Path) -> None:
     """`-f` shows new events, follows the run into the history and ends with it."""
-    start()
+    start_run()
     command = [sys.executable, "-m", "llc", "logs", "talks", "-f"]
     follower = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert follower.stdout is not None
     shown = ""
-    while not shown:  # it follows now
+    while not shown:  # now it follows
         assert select.select([follower.stdout], [], [], 60)[0]
         shown = os.read(follower.stdout.fileno(), 100_000).decode()
     (project / "go").touch()
@@ -417,17 +423,17 @@ def test_runs_are_completed(project: Path, llc: Llc) -> None:
         done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **env}, check=False)
         return done.stdout.split()
 
-    for verb in ("logs", "status", "history", "clean"):
-        assert completed("llc", verb, "tal") == ["talks", run.id]
-    for verb in ("stop", "attach"):
-        assert completed("llc", verb, "tal") == []
+    for name in ("logs", "status", "history", "clean"):
+        assert completed("llc", name, "tal") == ["talks", run.id]
+    for name in ("stop", "attach"):
+        assert completed("llc", name, "tal") == []
 
 
 def test_every_subcommand_shows_examples(llc: Llc) -> None:
     """The help of each inspection subcommand ends with commands to copy."""
-    for verb in ("status", "stop", "attach", "logs", "history", "clean"):
-        shown = llc(verb, "--help").stdout
-        assert f"Examples:\n    llc {verb}" in shown
+    for name in ("status", "stop", "attach", "logs", "history", "clean"):
+        shown = llc(name, "--help").stdout
+        assert f"Examples:\n    llc {name}" in shown
 
 
 def test_attach_names_the_effect_of_each_line(project: Path) -> None:
@@ -464,10 +470,10 @@ def test_a_long_output_is_shown_completely(project: Path, llc: Llc) -> None:
     assert "│ [108894 bytes, lost]\n" in llc("logs", "long").stdout
 
 
-# --- summaries --------------------------------------------------------------------------------
+# --- summaries ----------------------------------------------------------------------------------
 
 
-anything = st.recursive(
+json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
     max_leaves=4,
@@ -476,41 +482,41 @@ FIELDS = sorted({field for kind in KINDS.values() for field in kind.fields} | {"
 events = st.builds(
     lambda kind, fields, second: {**fields, "event": kind, "ts": second},
     st.sampled_from(list(KINDS)) | st.text(max_size=5),
-    st.dictionaries(st.sampled_from(FIELDS), anything, max_size=6),
+    st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=6),
     st.sampled_from(["2024-01-15T10:00:00.000Z", "2024-02-30T10:00:00.000Z", "now", "", None, 3]),
 )
 
 
 @given(st.lists(events, max_size=8))
 @example([{"event": "run_end", "evidence": {"": None}, "ts": "2024-01-15T10:00:00.000Z"}])
-def test_any_journal_content_can_be_inspected(found: list[dict[str, Any]]) -> None:
+def test_any_journal_content_can_be_inspected(recorded: list[dict[str, Any]]) -> None:
     """Events not written by llc, as in a folder from a repository, cause no error."""
     with TemporaryDirectory() as root:
         runs.make_running_folder(root)
         run = RunFolder.create(root, "x")
-        Path(run.journal).write_bytes(b"".join(map(journal.seal, found)))
+        Path(run.journal).write_bytes(b"".join(map(journal.seal, recorded)))
         screen = status.Screen(None)
-        look = status.RunView(run)
-        text = status.as_text(look.status(), screen, 80)
+        view = status.RunView(run)
+        text = status.as_text(view.status(), screen, 80)
         follower = Follower(run)
         formatter = logs.LogFormatter(run, follower, screen, is_verbose=True)
         text += "".join(line for event in follower.events() for line in formatter.lines(event))
-        look.close()
+        view.close()
         follower.close()
         run.finish()
-        told = history.facts(run)
-        assert told is not None
-        assert told == history.facts(run)
-        text += history.as_text({"runs": [told], "total": 1, **history.totals([told])}, None, screen)
+        facts = history.facts(run)
+        assert facts is not None
+        assert facts == history.facts(run)
+        text += history.as_text({"runs": [facts], "total": 1, **history.totals([facts])}, None, screen)
         assert "\x1b" not in text
 
 
 def test_a_summary_adds_up_over_a_resume() -> None:
     """Time between interruption and resume is not active time; verdicts and costs of a state are added."""
-    told = RunHistory()
+    run_history = RunHistory()
 
     def event(second: int, event: str, **fields: Any) -> None:
-        told.add(read_event({"event": event, "ts": f"2024-01-15T10:00:{second:02}.000Z", **fields}))
+        run_history.add(read_event({"event": event, "ts": f"2024-01-15T10:00:{second:02}.000Z", **fields}))
 
     event(0, "run_start", program="x")
     event(0, "state_enter", state="a", iteration=1)
@@ -522,10 +528,15 @@ def test_a_summary_adds_up_over_a_resume() -> None:
     event(31, "effect_complete", seq=2, result={"usage": {"usd": None, "tokens": 5}})
     event(31, "evaluate", state="a", verdict="failure")
     event(32, "state_enter", state="b", iteration=1)
-    assert told.active_ms() == 7000
-    assert (told.used.usd, told.used.tokens, told.used.unpriced, told.state) == (0.5, 15, 1, "b")
-    of_a = told.states["a"].to_json()
-    assert of_a == {
+    assert run_history.active_ms() == 7000
+    assert (run_history.used.usd, run_history.used.tokens, run_history.used.unpriced, run_history.state) == (
+        0.5,
+        15,
+        1,
+        "b",
+    )
+    state_facts = run_history.states["a"].to_json()
+    assert state_facts == {
         "entered": 1,
         "duration_ms": 7000,
         "verdicts": {"failure": 1},

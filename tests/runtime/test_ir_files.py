@@ -1,4 +1,4 @@
-"""IR text files as programs: what `run`, `compile`, `disasm` and `validate` accept and refuse."""
+"""IR text files as programs: input that `run`, `compile`, `disasm` and `validate` accept or refuse."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ def project(project_dir: Path) -> Path:
     return project_dir
 
 
-# What differs between two runs of one program.
-OWN = {"ts", "crc", "run", "path", "pid", "start_time", "duration_ms", "elapsed_ms"}
+# Fields that differ between two runs of one program.
+VARYING_FIELDS = {"ts", "crc", "run", "path", "pid", "start_time", "duration_ms", "elapsed_ms"}
 
 
 def journal(project: Path) -> list[Any]:
-    """The journal of the last run, without what is its own."""
+    """Events of the last run, without the fields that differ between runs."""
     last = max(project.glob(".loops/.history/*/*.events.jsonl"), key=lambda path: path.stat().st_mtime_ns)
-    return [general(json.loads(line)) for line in last.read_text().splitlines()]
+    return [without_varying_fields(json.loads(line)) for line in last.read_text().splitlines()]
 
 
-def general(value: Any) -> Any:
+def without_varying_fields(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: general(item) for key, item in value.items() if key not in OWN}
-    return [general(item) for item in value] if isinstance(value, list) else value
+        return {key: without_varying_fields(item) for key, item in value.items() if key not in VARYING_FIELDS}
+    return [without_varying_fields(item) for item in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize(("name", "code"), [("fix", 3), ("flow", 1)])
 def test_ir_text_runs_like_its_source(llc: Llc, project: Path, name: str, code: int) -> None:
-    """What `llc compile` wrote makes the same journal, places in the source included; also from the cache."""
+    """The output of `llc compile` gives the same journal, including source positions; also from the cache."""
     assert llc("compile", name, "-o", "x.ir").returncode == 0
     assert llc("run", name, "-q").returncode == code
     expected = journal(project)
@@ -70,7 +70,7 @@ def test_ir_text_runs_like_its_source(llc: Llc, project: Path, name: str, code: 
 
 
 def test_ir_text_is_compiled_and_disassembled(llc: Llc, project: Path) -> None:
-    """The text prints to itself, and its image and bytecode are those of the source."""
+    """Compiling the text prints the same text; its image and bytecode are those of the source."""
     llc("compile", "fix", "-o", "x.ir")
     assert llc("compile", "x.ir").stdout == Path("x.ir").read_text()
     assert llc("disasm", "x.ir", "--json").stdout.count('"op"') == llc(
@@ -84,7 +84,7 @@ def test_ir_text_is_compiled_and_disassembled(llc: Llc, project: Path) -> None:
 
 
 def test_ir_text_without_sources_is_its_own_source(llc: Llc, project_dir: Path) -> None:
-    """A fault in a text that was written by hand is shown at its place there."""
+    """A fault in a hand-written text is shown at its position in the text."""
     Path("x.ir").write_text(HEAD + '    return div(1, "a")\n')
     done = llc("run", "x.ir")
     assert done.returncode == 1
@@ -93,7 +93,7 @@ def test_ir_text_without_sources_is_its_own_source(llc: Llc, project_dir: Path) 
 
 
 def test_ir_text_cannot_be_overridden(llc: Llc, project: Path) -> None:
-    """An option that would replace a part of the program is refused, with what to do instead."""
+    """An option that would replace a part of the program is refused, with a remedy."""
     llc("compile", "fix", "-o", "x.ir")
     for words in (["--context", "word=bye"], ["--arg", "a=1"], ["--max-iterations", "2"], ["--no-llm"]):
         done = llc("run", "x.ir", *words)
@@ -102,8 +102,8 @@ def test_ir_text_cannot_be_overridden(llc: Llc, project: Path) -> None:
         assert "llc compile LOOP" in done.stderr
 
 
-def test_an_edited_ir_text_is_another_program(llc: Llc, project: Path) -> None:
-    """An unfinished run notices that its IR text has changed, though its sources have not."""
+def test_edited_ir_text_is_a_changed_program(llc: Llc, project: Path) -> None:
+    """An unfinished run notices that its IR text has changed, although its sources have not."""
     from llc.runtime.project import program_diff
     from llc.runtime.project.load import load_program
     from llc.runtime.project.options import Values
@@ -117,11 +117,11 @@ def test_an_edited_ir_text_is_another_program(llc: Llc, project: Path) -> None:
     assert list(change.changed) == ["main"]
 
 
-# --- damaged, forged and huge texts -----------------------------------------------------------
+# --- damaged, forged and huge texts -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("text", "at", "message"),
+    ("text", "position", "message"),
     [
         ("", "1:1", "the text ends too early"),
         ("hello", "1:1", "unexpected `hello`"),
@@ -144,22 +144,22 @@ def test_an_edited_ir_text_is_another_program(llc: Llc, project: Path) -> None:
         ),
     ],
 )
-def test_a_bad_text_is_shown_with_its_place(
-    llc: Llc, project_dir: Path, text: str, at: str, message: str
+def test_invalid_text_is_reported_with_its_position(
+    llc: Llc, project_dir: Path, text: str, position: str, message: str
 ) -> None:
     """An error with line and column, exit code 2, no traceback."""
     Path("x.ir").write_text(text)
     done = llc("validate", "x.ir")
     assert done.returncode == 2
-    assert f"--> x.ir:{at}" in done.stderr
+    assert f"--> x.ir:{position}" in done.stderr
     assert message in done.stderr
 
 
-def test_each_command_refuses_a_bad_text(llc: Llc, project_dir: Path) -> None:
-    """`run`, `compile` and `disasm` show what `validate` shows, and nothing is run."""
+def test_each_command_refuses_an_invalid_text(llc: Llc, project_dir: Path) -> None:
+    """`run`, `compile` and `disasm` show the same error as `validate`, and nothing runs."""
     Path("x.ir").write_text(HEAD + "    goto strat\n")
-    for verb in ("run", "compile", "disasm"):
-        done = llc(verb, "x.ir")
+    for subcommand in ("run", "compile", "disasm"):
+        done = llc(subcommand, "x.ir")
         assert done.returncode == 2
         assert "error[unknown-state]" in done.stderr
         assert "--> x.ir:4:5" in done.stderr
@@ -167,54 +167,65 @@ def test_each_command_refuses_a_bad_text(llc: Llc, project_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_damage_leads_to_an_internal_error(seed: int) -> None:
-    """Texts with random changes are refused at a place in them, or make an image that verifies."""
+def test_damaged_text_causes_no_internal_error(seed: int) -> None:
+    """Texts with random changes are refused with a position, or give an image that verifies."""
     chance = random.Random(seed)
     texts = [print_program(compile_text(*pair).program) for pair in ((LOOP, "fix.yaml"), (FLOW, "flow.sexp"))]
     words = [re.findall(r'\w+|"[^"\n]*"|\s+|.', text) for text in texts]
-    known = [*words[0], *words[1], "-1", "1e999", "[[]]", "`\\u0000`", '@"/dev/zero":1:1-1:1', "^0:0:0-0:0"]
-    wrong: list[object] = []
+    replacements = [
+        *words[0],
+        *words[1],
+        "-1",
+        "1e999",
+        "[[]]",
+        "`\\u0000`",
+        '@"/dev/zero":1:1-1:1',
+        "^0:0:0-0:0",
+    ]
+    problems: list[object] = []
     for _ in range(60):
-        made = list(chance.choice(words))
+        changed_words = list(chance.choice(words))
         for _ in range(chance.randint(1, 3)):
-            at = chance.randrange(len(made))
-            made[at : at + chance.randint(0, 1)] = [chance.choice(known)] * chance.randint(0, 1)
+            index = chance.randrange(len(changed_words))
+            changed_words[index : index + chance.randint(0, 1)] = [
+                chance.choice(replacements)
+            ] * chance.randint(0, 1)
         try:
-            image = emit(compile_text("".join(made), "x.ir").program)
+            image = emit(compile_text("".join(changed_words), "x.ir").program)
         except CompileError as error:
-            places = [one.span for one in error.diagnostics]
-            wrong += [place for place in places if place is None or place.path != "x.ir"]
+            spans = [diagnostic.span for diagnostic in error.diagnostics]
+            problems += [span for span in spans if span is None or span.path != "x.ir"]
         else:
-            wrong += [one for one in verify_image(image) if one.is_error]
-    assert wrong == []
+            problems += [diagnostic for diagnostic in verify_image(image) if diagnostic.is_error]
+    assert problems == []
 
 
-def test_a_huge_text_is_refused(llc: Llc, project_dir: Path) -> None:
-    """A text beyond the limit of a source is not parsed."""
+def test_huge_text_is_refused(llc: Llc, project_dir: Path) -> None:
+    """A text beyond the size limit of a source is not parsed."""
     Path("x.ir").write_text(HEAD + " " * (16 << 20) + "return 1\n")
     done = llc("validate", "x.ir")
     assert done.returncode == 2
     assert "error[file-too-large]" in done.stderr
 
 
-@pytest.mark.parametrize("verb", ["run", "validate"])
+@pytest.mark.parametrize("subcommand", ["run", "validate"])
 @pytest.mark.parametrize("suffix", [".ir", ".llb"])
-def test_an_entry_with_parameters_is_refused(llc: Llc, project_dir: Path, verb: str, suffix: str) -> None:
-    """A program is run without arguments; the machine itself takes some."""
+def test_entry_with_parameters_is_refused(llc: Llc, project_dir: Path, subcommand: str, suffix: str) -> None:
+    """A program runs without arguments; only the Python machine accepts arguments."""
     text = "program p entry f\nfunction f(a)\n  state s\n    return a\n"
     Path("x.ir").write_text(text)
     Path("x.llb").write_bytes(emit(parse_program(text, "x.ir")).to_bytes())
-    done = llc(verb, f"x{suffix}")
+    done = llc(subcommand, f"x{suffix}")
     assert done.returncode == 2
     assert "error[bad-entry]: " in done.stdout + done.stderr
     assert "the entry `f` has parameters" in done.stdout + done.stderr
 
 
-# --- disasm -----------------------------------------------------------------------------------
+# --- disasm -------------------------------------------------------------------------------------
 
 
 def test_disasm_shows_one_function(llc: Llc, project: Path) -> None:
-    """`--function NAME` shows that one, as text and as JSON; an unknown name is answered with the nearest."""
+    """`--function NAME` shows one function, as text and as JSON; an unknown name gets a suggestion."""
     text = llc("disasm", "flow", "--function", "half").stdout
     assert text.startswith("function half(x)")
     assert text in llc("disasm", "flow").stdout
@@ -226,8 +237,8 @@ def test_disasm_shows_one_function(llc: Llc, project: Path) -> None:
     assert "did you mean `half`?" in done.stderr
 
 
-def test_disasm_takes_what_a_flow_needs(llc: Llc, project_dir: Path) -> None:
-    """`--arg` and `--declare` make a flow known that cannot be compiled without them."""
+def test_disasm_accepts_arguments_and_declarations(llc: Llc, project_dir: Path) -> None:
+    """`--arg` and `--declare` define names without which the flow does not compile."""
     Path("need.sexp").write_text("(fetch-page target)\n")
     assert llc("disasm", "need.sexp").returncode == 2
     done = llc("disasm", "need.sexp", "--arg", "target=src", "--declare", "fetch-page(url)")

@@ -42,25 +42,25 @@ def open_journal(folder: Path) -> Journal:
 
 
 def write_events(folder: Path, *events: dict[str, Any]) -> Path:
-    book = open_journal(folder)
+    journal_file = open_journal(folder)
     for event in events:
-        book.write("note", event)
-    book.close()
-    return Path(book.path)
+        journal_file.write("note", event)
+    journal_file.close()
+    return Path(journal_file.path)
 
 
 def events_of(path: Path) -> list[dict[str, Any] | None]:
     return [event.wire for event in reader.read(str(path)) if isinstance(event, Event)]
 
 
-def same(a: Any, b: Any) -> bool:
+def is_same(a: Any, b: Any) -> bool:
     """Equal, with the types of numbers kept apart and NaN equal to itself."""
     if isinstance(a, float) and isinstance(b, float):
         return repr(a) == repr(b)
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(same, a, b))
+        return len(a) == len(b) and all(map(is_same, a, b))
     if isinstance(a, dict) and isinstance(b, dict):
-        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+        return list(a) == list(b) and all(is_same(a[key], b[key]) for key in a)
     return type(a) is type(b) and a == b
 
 
@@ -71,7 +71,7 @@ def test_every_value_is_read_back_exactly(tmp_path_factory: pytest.TempPathFacto
     line = journal.seal({"event": "note", "value": journal.pack(value, blobs.store)})
     event = journal.unseal(line.rstrip(b"\n"))
     assert event is not None
-    assert same(journal.unpack(event["value"], blobs.fetch), value)
+    assert is_same(journal.unpack(event["value"], blobs.fetch), value)
 
 
 @given(json_values)
@@ -98,8 +98,8 @@ def test_the_checksum_is_the_crc32_of_the_preceding_bytes(tmp_path: Path) -> Non
 def test_any_changed_byte_is_detected(data: st.DataObject) -> None:
     """A line with one changed byte is not an event."""
     line = bytearray(journal.seal({"event": "note", "text": "some text", "n": 17})[:-1])
-    place = data.draw(st.integers(0, len(line) - 1))
-    line[place] ^= data.draw(st.integers(1, 255))
+    offset = data.draw(st.integers(0, len(line) - 1))
+    line[offset] ^= data.draw(st.integers(1, 255))
     assert journal.unseal(bytes(line)) is None
 
 
@@ -117,26 +117,28 @@ def test_a_long_string_is_stored_once_as_a_blob(tmp_path: Path) -> None:
 
 
 def test_the_name_of_a_blob_is_its_sha_256(tmp_path: Path) -> None:
-    """After a number of blobs another module computes the hash; the result is the same."""
+    """After some blobs another module computes the digest; the result is the same."""
     blobs = Blobs(str(tmp_path))
     texts = [chr(97 + number) * 200_000 for number in range(6)]
-    kept = [blobs.store(text) for text in texts]
-    assert [entry["$blob"] for entry in kept] == [hashlib.sha256(text.encode()).hexdigest() for text in texts]
-    assert [blobs.fetch(entry["$blob"], entry["size"]) for entry in kept] == texts
+    references = [blobs.store(text) for text in texts]
+    assert [entry["$blob"] for entry in references] == [
+        hashlib.sha256(text.encode()).hexdigest() for text in texts
+    ]
+    assert [blobs.fetch(entry["$blob"], entry["size"]) for entry in references] == texts
 
 
 @pytest.mark.parametrize("change", ["gone", "changed"])
 def test_a_lost_or_changed_output_file_is_an_error(tmp_path: Path, change: str) -> None:
     """An output is never read back with other content."""
     blobs = Blobs(str(tmp_path))
-    kept = blobs.store("y" * 100)
-    file = tmp_path / kept["$blob"]
+    reference = blobs.store("y" * 100)
+    file = tmp_path / reference["$blob"]
     if change == "gone":
         file.unlink()
     else:
         file.write_text("z" * 100)
     with pytest.raises(BlobError, match="cannot be read" if change == "gone" else "damaged"):
-        blobs.fetch(kept["$blob"], 100)
+        blobs.fetch(reference["$blob"], 100)
 
 
 def test_a_name_in_a_journal_cannot_point_outside_its_folder(tmp_path: Path) -> None:
@@ -189,9 +191,9 @@ def test_a_note_cannot_replace_the_common_fields(tmp_path: Path) -> None:
 def test_a_torn_last_line_is_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     """A partly written line does not hide the lines before it."""
     path = write_events(tmp_path, {"n": 1}, {"n": 2})
-    whole = path.read_bytes()
-    for cut in range(1, len(whole) // 2):
-        path.write_bytes(whole[:-cut])
+    complete = path.read_bytes()
+    for removed in range(1, len(complete) // 2):
+        path.write_bytes(complete[:-removed])
         event, damage = reader.read(str(path))
         assert isinstance(event, Event)
         assert event.wire["n"] == 1
@@ -220,8 +222,8 @@ def test_damage_in_the_middle_is_located_and_the_rest_is_read(tmp_path: Path) ->
 def test_reading_stops_at_an_overlong_line(tmp_path: Path) -> None:
     """A journal extended to 10 GB counts as damaged at its end and is not searched for lines."""
     path = write_events(tmp_path, {"n": 1}, {"n": 2})
-    whole = path.read_bytes()
-    good = len(whole)
+    complete = path.read_bytes()
+    complete_size = len(complete)
     os.truncate(path, 10 << 30)
     limit, (_, hard) = 4 << 30, resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
@@ -229,12 +231,12 @@ def test_reading_stops_at_an_overlong_line(tmp_path: Path) -> None:
         *events, damage = reader.read(str(path))
         assert reader.tail_offset(str(path), 1) == 0
         assert reader.last_event(str(path)) is None
-        assert list(reader.whole_lines(str(path))) == whole.splitlines(keepends=True)
+        assert list(reader.whole_lines(str(path))) == complete.splitlines(keepends=True)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
     assert [event.wire["n"] for event in events if isinstance(event, Event)] == [1, 2]
     assert isinstance(damage, Damage)
-    assert (damage.offset, damage.size, damage.at_end) == (good, (10 << 30) - good, True)
+    assert (damage.offset, damage.size, damage.at_end) == (complete_size, (10 << 30) - complete_size, True)
     assert str(damage) == "line 3 is damaged"
 
 
@@ -251,9 +253,9 @@ def test_repair_sets_the_damaged_end_aside(tmp_path: Path) -> None:
     for number in (1, 2):
         with path.open("ab") as file:
             file.write(b'{"torn')
-        kept = journal.set_aside(str(path), size)
-        assert kept == f"{path}.damaged-{number}"
-        assert Path(kept).read_bytes() == b'{"torn'
+        saved = journal.set_aside(str(path), size)
+        assert saved == f"{path}.damaged-{number}"
+        assert Path(saved).read_bytes() == b'{"torn'
     assert path.stat().st_size == size
     assert journal.set_aside(str(path), size) is None
 
@@ -306,14 +308,14 @@ def test_a_full_disk_is_an_error_and_leaves_complete_lines(tmp_path: Path) -> No
 
 def test_memory_does_not_grow_with_the_journal(tmp_path: Path) -> None:
     """Events are read in bounded portions: 200,000 events do not stay in memory."""
-    book = open_journal(tmp_path)
+    journal_file = open_journal(tmp_path)
     for n in range(2_000):
-        book.write("note", {"n": n})
+        journal_file.write("note", {"n": n})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for n in range(200_000):
-        book.write("note", {"n": n, "pad": "p" * 50})
+        journal_file.write("note", {"n": n, "pad": "p" * 50})
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8_000
-    book.close()
+    journal_file.close()
 
 
 def test_pack_does_not_change_its_argument() -> None:
@@ -357,7 +359,7 @@ _ADD = "add `on_error` to the state or the loop, or `_error` to its route"
         ),
     ],
 )
-def test_a_headline_begins_with_the_cause(
+def test_headline_starts_with_the_cause(
     verdict: str, details: dict[str, Any], shown: tuple[str, str | None]
 ) -> None:
     """The recorded message is unchanged; the displayed error moves the routing to its help."""

@@ -21,7 +21,7 @@ Start = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts a command as a shell action is started; it prints a line when it is ready."""
+    """Starts a command as a shell action is started; the command prints a line when it is ready."""
     started: list[subprocess.Popen[str]] = []
 
     def start(command: str, effect: str = EFFECT) -> subprocess.Popen[str]:
@@ -50,103 +50,103 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_the_start_time_of_a_new_process_is_the_one_that_is_read_later() -> None:
-    """It is told by the clock where that can be done, and found in /proc when a run is resumed."""
+def test_start_time_of_a_new_process_equals_the_one_in_proc() -> None:
+    """It is computed from the clock if possible, and read from /proc when a run is resumed."""
     for _ in range(20):
         since = tick_now()
         process = subprocess.Popen(["sleep", "60"])
-        told = new_start_time(process.pid, since)
-        read = start_time(process.pid)
+        computed = new_start_time(process.pid, since)
+        from_proc = start_time(process.pid)
         process.kill()
         process.wait()
-        assert told == read
+        assert computed == from_proc
 
 
-def test_a_clock_that_goes_otherwise_is_not_gone_by(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where start times are not those of the clock, each of them is read."""
+def test_inaccurate_clock_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If start times do not match the clock, each of them is read."""
     monkeypatch.setattr(processes, "_is_clock_right", None)
     monkeypatch.setattr(processes, "_TICK_NS", 7_777_777)
     for _ in range(3):
         process = subprocess.Popen(["sleep", "60"])
-        told, read = new_start_time(process.pid, tick_now()), start_time(process.pid)
+        computed, from_proc = new_start_time(process.pid, tick_now()), start_time(process.pid)
         process.kill()
         process.wait()
-        assert told == read
+        assert computed == from_proc
 
 
-def test_a_running_group_is_ended(start: Start) -> None:
-    """Leader and children."""
+def test_running_process_group_is_ended(start: Start) -> None:
+    """Its leader and its children."""
     process = start("sleep 60 & echo $!; exec sleep 60")
     assert end_leftover(process.pid, start_time(process.pid), EFFECT) is True
     assert process.wait() == -signal.SIGTERM
 
 
-def test_a_group_that_ignores_term_is_killed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the grace."""
+def test_process_group_that_ignores_term_is_killed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the grace period."""
     monkeypatch.setattr(leftovers, "GRACE", 0.2)
     process = start("trap '' TERM; echo; while :; do sleep 60; done")
     assert end_leftover(process.pid, start_time(process.pid), EFFECT) is True
     assert process.wait() == -signal.SIGKILL
 
 
-def test_children_whose_leader_is_gone_are_ended(start: Start, tmp_path: Path) -> None:
-    """They are known by the effect's id in their environment."""
+def test_children_without_their_leader_are_ended(start: Start, tmp_path: Path) -> None:
+    """They are found by the effect's id in their environment."""
     process = start(f"sleep 60 & echo $! > {tmp_path / 'pid'}; echo; sleep 0.1")
-    begun = start_time(process.pid)
+    started_at = start_time(process.pid)
     process.wait()
     child = int((tmp_path / "pid").read_text())
     assert is_running(child)
-    assert end_leftover(process.pid, begun, EFFECT) is True
+    assert end_leftover(process.pid, started_at, EFFECT) is True
     assert not is_running(child)
 
 
-def test_nothing_left_is_no_error(start: Start) -> None:
-    """The answer is that nothing was running."""
+def test_no_leftover_process_is_no_error(start: Start) -> None:
+    """The result states that nothing was running."""
     process = start("echo")
-    begun = start_time(process.pid)
+    started_at = start_time(process.pid)
     process.wait()
-    assert end_leftover(process.pid, begun, EFFECT) is False
+    assert end_leftover(process.pid, started_at, EFFECT) is False
 
 
-def test_a_pid_that_was_used_again_is_not_touched(start: Start) -> None:
-    """Another start time is another process."""
+def test_reused_pid_is_not_ended(start: Start) -> None:
+    """A different start time means a different process."""
     process = start("echo; exec sleep 60")
     boot, _, ticks = start_time(process.pid).partition(":")
     assert end_leftover(process.pid, f"{boot}:{int(ticks) - 1}", EFFECT) is False
     assert process.poll() is None
 
 
-def test_a_process_of_an_earlier_boot_is_not_looked_for(start: Start) -> None:
-    """Pids and start times begin again with each boot."""
+def test_process_of_an_earlier_boot_is_not_ended(start: Start) -> None:
+    """Pids and start times restart with each boot."""
     process = start("echo; exec sleep 60")
     ticks = start_time(process.pid).partition(":")[2]
     assert end_leftover(process.pid, f"another-boot:{ticks}", EFFECT) is False
     assert process.poll() is None
 
 
-def test_an_unknown_start_time_ends_nothing(start: Start) -> None:
-    """Where the system could not tell, nothing is guessed."""
+def test_unknown_start_time_ends_nothing(start: Start) -> None:
+    """If the system did not provide a start time, no process is ended."""
     process = start("echo; exec sleep 60")
     assert end_leftover(process.pid, "", EFFECT) is False
     assert process.poll() is None
 
 
-def test_a_strangers_group_with_our_number_is_not_touched(start: Start, tmp_path: Path) -> None:
-    """With the leader gone, only processes that carry the effect's id count."""
+def test_foreign_process_group_is_not_ended(start: Start, tmp_path: Path) -> None:
+    """If the leader is gone, only processes with the effect's id are ended."""
     process = start(f"sleep 60 & echo $! > {tmp_path / 'pid'}; echo", effect="other-run/1")
-    begun = start_time(process.pid)
+    started_at = start_time(process.pid)
     process.wait()
     child = int((tmp_path / "pid").read_text())
-    assert end_leftover(process.pid, begun, EFFECT) is False
+    assert end_leftover(process.pid, started_at, EFFECT) is False
     assert is_running(child)
     os.kill(child, signal.SIGKILL)
 
 
-def test_a_start_time_does_not_change(start: Start) -> None:
-    """It identifies the process for as long as it lives; a later one has another."""
+def test_start_time_identifies_a_process(start: Start) -> None:
+    """It identifies the process during its lifetime; a later process has a different one."""
     first = start("echo; exec sleep 60")
-    begun = start_time(first.pid)
+    started_at = start_time(first.pid)
     time.sleep(0.02)
     second = start("echo; exec sleep 60")
-    assert start_time(first.pid) == begun != start_time(second.pid)
+    assert start_time(first.pid) == started_at != start_time(second.pid)
     assert start_time(2**22 + 1) == ""

@@ -1,4 +1,4 @@
-"""Programs of several files, run for real: journal, status, cache, resume, and snapshots anywhere."""
+"""Programs of several files in real runs: journal, status, cache, resume, and snapshots at any point."""
 
 from __future__ import annotations
 
@@ -85,18 +85,20 @@ def events(project: Path, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in journal.read_text().splitlines()]
 
 
-# --- the journal ------------------------------------------------------------------------------
+# --- the journal --------------------------------------------------------------------------------
 
 
-def test_the_journal_tells_which_loop_it_was(project: Path) -> None:
-    """Loops within say so in their notes; their states are shown with the loop's name."""
+def test_journal_names_the_loop(project: Path) -> None:
+    """Notes of an inner loop have its name; its states are shown with that name."""
     done = llc("run", "outer", "--json", "--quiet")
     assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    assert (answer["final_state"], answer["iterations"], answer["steps"]) == ("done", 1, 3)
-    found = events(project, "outer")
+    outcome = json.loads(done.stdout)
+    assert (outcome["final_state"], outcome["iterations"], outcome["steps"]) == ("done", 1, 3)
+    recorded = events(project, "outer")
     notes = [
-        (e["event"], e.get("loop"), e.get("state")) for e in found if e["event"].startswith(("loop", "state"))
+        (e["event"], e.get("loop"), e.get("state"))
+        for e in recorded
+        if e["event"].startswith(("loop", "state"))
     ]
     assert notes[:4] == [
         ("loop_start", "outer", None),
@@ -104,20 +106,20 @@ def test_the_journal_tells_which_loop_it_was(project: Path) -> None:
         ("loop_start", "inner", None),
         ("state_enter", "inner", "count"),
     ]
-    assert [e["iteration"] for e in found if e.get("loop") == "inner" and e["event"] == "state_enter"] == [
+    assert [e["iteration"] for e in recorded if e.get("loop") == "inner" and e["event"] == "state_enter"] == [
         1, 1, 2, 2, 3, 3, 3,
     ]  # fmt: skip
-    assert [(e.get("loop"), e["status"]) for e in found if e["event"] == "loop_complete"] == [
+    assert [(e.get("loop"), e["status"]) for e in recorded if e["event"] == "loop_complete"] == [
         ("inner", "success"),
         (None, "success"),
     ]
-    assert [e["state"] for e in found if e["event"] == "action_start"] == ["inner/count"] * 3 + ["say"]
-    (said,) = [e for e in found if e["event"] == "action_start" and e["state"] == "say"]
-    assert said["action"] == """echo '{"rounds": 3}'"""
+    assert [e["state"] for e in recorded if e["event"] == "action_start"] == ["inner/count"] * 3 + ["say"]
+    (echo_event,) = [e for e in recorded if e["event"] == "action_start" and e["state"] == "say"]
+    assert echo_event["action"] == """echo '{"rounds": 3}'"""
 
 
-def test_a_loop_ends_with_its_own_exit_code(project: Path) -> None:
-    """A fault in a function ends the loop as an error, a limit within is a value."""
+def test_fault_in_a_function_ends_the_loop(project: Path) -> None:
+    """A fault in a function ends the loop with an error; a limit of an inner loop is a value."""
     (project / ".loops" / "work.sexp").write_text('(define (work file) (error "no work today"))')
     done = llc("run", "outer", "--quiet")
     assert done.returncode == 1
@@ -129,14 +131,14 @@ def test_a_loop_ends_with_its_own_exit_code(project: Path) -> None:
     assert llc("run", "outer", "--quiet").returncode == 0
 
 
-def test_it_works_on_what_its_loops_work_on(project: Path) -> None:
-    """The scope that a run claims is the union."""
+def test_scope_includes_the_scopes_of_inner_loops(project: Path) -> None:
+    """A run claims the union of the scopes."""
     done = llc("run", "flow.sexp", "--dry-run", "--json")
     assert json.loads(done.stdout)["scope"] == ["data"]
 
 
-def test_a_dry_run_shows_loops_and_calls(project: Path) -> None:
-    """The states of every loop in the program, and what they call."""
+def test_dry_run_shows_loops_and_calls(project: Path) -> None:
+    """The plan has the states of every loop of the program, and their calls."""
     plan = json.loads(llc("run", "flow.sexp", "--dry-run", "--json").stdout)
     (first,) = plan["loops"]
     assert (first["loop"], first["initial"]) == ("inner", "count")
@@ -152,8 +154,8 @@ def test_a_dry_run_shows_loops_and_calls(project: Path) -> None:
 
 
 @pytest.mark.parametrize("function", ["one", "many"])
-def test_a_timeout_ends_the_commands_of_a_function(project: Path, function: str) -> None:
-    """Their processes are ended, `try` or not, one or side by side; the exit code is a limit's."""
+def test_timeout_ends_the_commands_of_a_function(project: Path, function: str) -> None:
+    """Its processes are ended, also inside `try` and when concurrent; the exit code is that of a limit."""
     (project / ".loops" / "wait.sexp").write_text(
         '(define (wait n) (try (system:execute_shell_command (string-append "sleep 60; echo " (to-string n)))'
         ' (catch fault "woken")))\n'
@@ -166,33 +168,33 @@ def test_a_timeout_ends_the_commands_of_a_function(project: Path, function: str)
         "  b: {terminal: true}\ntimeout: 0.5\n",
     )
     done = llc("run", "late", "--json", "--quiet")
-    answer = json.loads(done.stdout)
-    assert (done.returncode, answer["status"], answer["terminated_by"]) == (3, "limit", "timeout")
-    assert answer["duration_ms"] < 30_000
+    outcome = json.loads(done.stdout)
+    assert (done.returncode, outcome["status"], outcome["terminated_by"]) == (3, "limit", "timeout")
+    assert outcome["duration_ms"] < 30_000
 
 
-# --- the cache --------------------------------------------------------------------------------
+# --- the cache ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [".loops/inner.yaml", ".loops/lib.sexp", "flow.sexp"])
-def test_a_change_of_any_file_is_seen(project: Path, name: str) -> None:
-    """An image is used again only while each of its files says the same."""
+def test_change_of_any_file_invalidates_the_cache(project: Path, name: str) -> None:
+    """A cached image is used only while all its files are unchanged."""
     cache = project / ".loops" / ".cache"
     assert llc("run", "flow.sexp", "--quiet").returncode == 0
     (entry,) = cache.glob("*.cached")
-    kept = entry.stat().st_mtime_ns
+    modified_at = entry.stat().st_mtime_ns
     for file in ("a.txt", "b.txt"):
         (project / file).unlink()
     assert llc("run", "flow.sexp", "--quiet").returncode == 0
-    assert [item.stat().st_mtime_ns for item in cache.glob("*.cached")] == [kept]
+    assert [item.stat().st_mtime_ns for item in cache.glob("*.cached")] == [modified_at]
     path = project / name
     path.write_text(path.read_text() + "\n")
     assert llc("run", "flow.sexp", "--quiet").returncode == 0
-    assert max(item.stat().st_mtime_ns for item in cache.glob("*.cached")) > kept
+    assert max(item.stat().st_mtime_ns for item in cache.glob("*.cached")) > modified_at
 
 
-def test_a_file_that_is_gone_is_missed(project: Path) -> None:
-    """As it would be without a cache."""
+def test_removed_file_is_an_error(project: Path) -> None:
+    """The error is the same as without a cache."""
     assert llc("run", "flow.sexp", "--quiet").returncode == 0
     (project / ".loops" / "lib.sexp").unlink()
     done = llc("run", "flow.sexp", "--quiet")
@@ -200,12 +202,12 @@ def test_a_file_that_is_gone_is_missed(project: Path) -> None:
     assert "there is no file `.loops/lib.sexp`" in done.stderr
 
 
-# --- going on ---------------------------------------------------------------------------------
+# --- resuming -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", ["flow.sexp", "outer", "direct"])
-def test_a_run_that_is_killed_in_an_inner_loop_goes_on_there(project: Path, target: str) -> None:
-    """`kill -9` in a loop in a function in a loop: nothing that finished is done again."""
+def test_run_killed_in_an_inner_loop_resumes_there(project: Path, target: str) -> None:
+    """After `kill -9` in a loop in a function in a loop, no finished action is repeated."""
     (project / "hold").touch()
     name = target.removesuffix(".sexp")
     process = subprocess.Popen(
@@ -224,16 +226,16 @@ def test_a_run_that_is_killed_in_an_inner_loop_goes_on_there(project: Path, targ
     (project / "hold").unlink()
     done = llc("resume", name, "--json", "--quiet")
     assert done.returncode == 0, done.stderr
-    # The action that was cut off ran twice, so the file was long enough one round earlier.
-    answer = json.loads(done.stdout)
-    assert answer["status"] == "success"
+    # The interrupted action ran twice, so the file was long enough one round earlier.
+    outcome = json.loads(done.stdout)
+    assert outcome["status"] == "success"
     assert len(file.read_text().splitlines()) == 3
     resumed = next(e for e in events(project, name) if e["event"] == "run_resume")
     assert (resumed["state"], resumed["iteration"]) == ("inner/count", 1)
 
 
-def test_a_resumed_run_has_the_programs_it_began_with(project: Path) -> None:
-    """Whatever became of the files meanwhile."""
+def test_resumed_run_uses_its_recorded_program(project: Path) -> None:
+    """Later changes of the files do not apply."""
     (project / "hold").touch()
     process = subprocess.Popen(
         [sys.executable, "-m", "llc", "run", "outer", "--quiet"],
@@ -250,22 +252,22 @@ def test_a_resumed_run_has_the_programs_it_began_with(project: Path) -> None:
     assert llc("resume", "outer", "--quiet").returncode == 0
 
 
-# --- snapshots --------------------------------------------------------------------------------
+# --- snapshots ----------------------------------------------------------------------------------
 
 PROGRAMS = {
     "a flow and its loop": {"f__sexp": FLOW},
     "a loop, a function, a loop": {"f__sexp": '(get-field (run-loop "outer") "captured.said")'},
-    "a loop with a time": {
+    "a loop with a timeout": {
         "f__sexp": '(define (slow n) (get (run-loop "slow" (context (n n))) "terminated_by"))'
         "(map slow (list 1 (+ 1 1)))",
         "slow__yaml": "name: slow\ninitial: a\ntimeout: 1.5\nstates:\n"
         "  a: {call: nap.sexp#nap, args: ['${context.n}'], next: b}\n  b: {terminal: true}\n",
     },
-    "side by side": {
+    "concurrent calls": {
         "f__sexp": '(define (grow f) (get (run-loop "inner" (context (file f))) "steps"))'
         '(parallel-map grow (list "p" "q"))',
     },
-    "a fault on the way": {
+    "a fault in an inner loop": {
         "f__sexp": '(try (run-loop "bad") (catch e (list (get e "kind") (get e "message"))))',
         "bad__yaml": "name: bad\ninitial: a\nstates:\n  a: {call: lib.sexp#enough, args: [[]], next: b}\n"
         "  b: {terminal: true}\n",
@@ -274,8 +276,8 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_is_the_same_through_snapshots_and_in_slices(project: Path, name: str) -> None:
-    """Straight through, restored at every effect, and cut by fuel: the same effects, notes and value."""
+def test_snapshots_and_fuel_slices_do_not_change_the_result(project: Path, name: str) -> None:
+    """Uninterrupted, restored at every effect, and in slices of fuel: the same effects, notes and value."""
     write(project, **PROGRAMS[name])
     (project / ".loops" / "nap.sexp").write_text("(define (nap n) (sleep n) n)")
     program = program_of("f.sexp")
@@ -293,26 +295,26 @@ def test_a_program_is_the_same_through_snapshots_and_in_slices(project: Path, na
 
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
-def test_made_up_programs_are_the_same_through_snapshots(
+def test_snapshots_of_generated_programs(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """Chains of flows and loops that call each other, some with times, `try` or a way back."""
+    """Chains of flows and loops that call each other, some with timeouts, `try` or a jump back."""
     folder = tmp_path_factory.mktemp("made")
     (folder / ".loops").mkdir()
     depth = data.draw(st.integers(1, 4))
     for level in range(depth):
-        below = f'(get (run-loop "./l{level + 1}.yaml" (context (n (- n 1)))) "status")'
-        deepest = level == depth - 1
-        body = "(begin (sleep 0.3) (list n))" if deepest else below
+        inner_call = f'(get (run-loop "./l{level + 1}.yaml" (context (n (- n 1)))) "status")'
+        is_deepest = level == depth - 1
+        body = "(begin (sleep 0.3) (list n))" if is_deepest else inner_call
         wrap = data.draw(
             st.sampled_from(["{}", "(try {} (catch e 'woken))", "(first (map (lambda (x) {}) '(1)))"])
         )
         (folder / f"f{level}.sexp").write_text(f"(define (go n) {wrap.format(body)})")
         limit = data.draw(st.sampled_from(["", "timeout: 0.2\n", "timeout: 5\n", "max_steps: 3\n"]))
-        own = data.draw(st.sampled_from(["", "    timeout: 0.1\n"]))
+        state_timeout = data.draw(st.sampled_from(["", "    timeout: 0.1\n"]))
         (folder / f"l{level}.yaml").write_text(
             f"name: l{level}\ninitial: a\ncontext: {{n: 0}}\nstates:\n"
-            f"  a:\n    call: f{level}.sexp#go\n    args: ['${{context.n}}']\n    capture: c\n{own}"
+            f"  a:\n    call: f{level}.sexp#go\n    args: ['${{context.n}}']\n    capture: c\n{state_timeout}"
             f"    on_success: b\n    on_failure: b\n    on_error: {data.draw(st.sampled_from(['a', 'b']))}\n"
             f"  b: {{terminal: true}}\nmax_iterations: 3\n{limit}"
         )
@@ -327,8 +329,8 @@ def test_made_up_programs_are_the_same_through_snapshots(
     assert runs[2] == runs[0]
 
 
-def test_a_plain_loop_does_not_load_the_language(project: Path) -> None:
-    """What calls nothing needs none of this, and stays as quick to compile."""
+def test_plain_loop_does_not_load_the_language(project: Path) -> None:
+    """A loop without calls compiles without loading the language."""
     write(project, fix__yaml=FIX)
     code = "import sys, llc.frontend.compile as c; c.compile_file('.loops/fix.yaml')\n"
     code += "print('llc.frontend.expand.program' in sys.modules)"
@@ -336,8 +338,8 @@ def test_a_plain_loop_does_not_load_the_language(project: Path) -> None:
     assert done.stdout == "False\n"
 
 
-def test_a_loop_in_a_session_keeps_to_its_time(project: Path) -> None:
-    """Also where what it calls was in the session before, without any."""
+def test_timeout_of_a_loop_in_a_session(project: Path) -> None:
+    """Also if the called function was used in the session before, without a timeout."""
     (project / ".loops" / "wait.sexp").write_text("(define (wait) (sleep 60))\n")
     write(
         project,

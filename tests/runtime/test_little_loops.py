@@ -29,14 +29,14 @@ from llc.runtime.effects import jq_worker
 from llc.vm.machine.machine import Effect
 from llc.vm.values.faults import Fault
 
-from .little_loops_oracle import INPUT, TooLong, answer, scripted, verdict_of
+from .little_loops_oracle import INPUT, TooLong, scripted, scripted_answer, verdict_of
 from .little_loops_oracle import SCENARIOS as WORLDS
 
 DIALECT = CompileOptions(dialect="little-loops")
 PYTHON = os.environ.get("LLC_LITTLE_LOOPS", "")
 needs_little_loops = pytest.mark.skipif(not PYTHON, reason="LLC_LITTLE_LOOPS names no Python")
 
-# Runs a loop with little-loops; prints the states it entered, the verdicts and how it ended.
+# Runs a loop with little-loops; prints the entered states, the verdicts and the outcome.
 ORACLE = """
 import json, sys
 from pathlib import Path
@@ -122,7 +122,7 @@ SCENARIOS = {
           done: {terminal: true}
           failed: {terminal: true}
     """,
-    "again and again": """
+    "repeated state": """
         initial: a
         states:
           a: {action: exit 1, on_yes: done, on_no: a, on_error: tired}
@@ -150,10 +150,10 @@ states:
 
 
 @pytest.mark.parametrize(("value", "end"), [("a b/c", "done"), ("'); open('made', 'w'); ('", "odd")])
-def test_a_value_in_code_is_checked(
+def test_value_in_code_is_checked(
     value: str, end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What could mean something in the code is an error of the state; without the dialect nothing runs."""
+    """A value that is code is an error of the state; without the dialect the loop is refused."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".loops").mkdir()
     (tmp_path / "value").write_text(value)
@@ -190,10 +190,10 @@ state_defs:
 """
 
 
-def test_a_loop_within_another_finds_what_little_loops_sets(
+def test_inner_loop_gets_the_values_that_little_loops_sets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The digest of its input and the thresholds; it does not run in another work tree."""
+    """The digest of its input and the thresholds are set; `worktree` is not supported."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".loops").mkdir()
     (tmp_path / ".loops" / "child.yaml").write_text(CHILD)
@@ -210,17 +210,19 @@ def test_a_loop_within_another_finds_what_little_loops_sets(
 
 @needs_little_loops
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_loop_takes_the_same_way(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same states, the same verdicts, the same end."""
+def test_scenario_takes_the_same_path(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same states, the same verdicts, the same outcome."""
     lines = ["name: x", *(line.removeprefix("        ") for line in SCENARIOS[name].splitlines())]
     folder = tmp_path / ".loops"
     folder.mkdir()
     (folder / "x.yaml").write_text("\n".join(["dialect: little-loops", *lines]) + "\n")
-    theirs = tmp_path / "theirs"
-    theirs.mkdir()
-    (theirs / "x.yaml").write_text("\n".join(lines) + "\n")
-    command = [PYTHON, "-c", ORACLE, str(theirs / "x.yaml")]
-    shown = subprocess.run(command, cwd=theirs, capture_output=True, text=True, check=True, timeout=120)
+    other_project = tmp_path / "theirs"
+    other_project.mkdir()
+    (other_project / "x.yaml").write_text("\n".join(lines) + "\n")
+    command = [PYTHON, "-c", ORACLE, str(other_project / "x.yaml")]
+    shown = subprocess.run(
+        command, cwd=other_project, capture_output=True, text=True, check=True, timeout=120
+    )
     oracle = json.loads(shown.stdout.partition("ORACLE")[2])
     monkeypatch.chdir(tmp_path)
     outcome = llc.run("x")
@@ -230,12 +232,12 @@ def test_a_loop_takes_the_same_way(name: str, tmp_path: Path, monkeypatch: pytes
     judged = [event["verdict"] for event in events if event["event"] == "evaluate"]
     words = {"success": "yes", "failure": "no"}
     ends = {"success": ["terminal", False], "failure": ["terminal", True], "limit": ["max_steps", False]}
-    # A terminal is entered here, and only the end there; `next` with `on_error` is judged here.
+    # Only llc records the entry of a terminal and judges `next` with `on_error`.
     if outcome.status in ("success", "failure"):
         entered.pop()
     assert entered == oracle["path"]
     assert ends[outcome.status] == oracle["end"]
-    if name == "limit":  # what runs at the limit is not judged, since nothing follows
+    if name == "limit":  # little-loops judges the last state; llc does not, because no route follows
         oracle["verdicts"].pop()
     if name != "next and on_error":
         assert [words.get(verdict, verdict) for verdict in judged][: len(oracle["verdicts"])] == oracle[
@@ -243,57 +245,57 @@ def test_a_loop_takes_the_same_way(name: str, tmp_path: Path, monkeypatch: pytes
         ]
 
 
-def shipped() -> list[Path]:
-    """The loops that little-loops ships, and their libraries."""
+def shipped_loops() -> list[Path]:
+    """Paths of the loops that little-loops ships, and of their libraries."""
     code = "import little_loops; print(little_loops.__path__[0])"
-    found = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    return sorted((Path(found.stdout.strip()) / "loops").rglob("*.yaml"))
+    completed = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    return sorted((Path(completed.stdout.strip()) / "loops").rglob("*.yaml"))
 
 
 @needs_little_loops
-def test_the_loops_that_it_ships_are_accepted() -> None:
-    """All but two that only others inherit from, and four that are refused on their own."""
-    reasons = Counter(reason_of(path) for path in shipped())
+def test_shipped_loops_are_accepted() -> None:
+    """Exceptions: two that only serve as parents, and four that are refused on their own."""
+    reasons = Counter(reason_of(path) for path in shipped_loops())
     print(*(f"{count:4} {reason}" for reason, count in reasons.most_common()), sep="\n")
     assert reasons["library"] == 9
     assert reasons["accepted"] >= 105
 
 
 def reason_of(path: Path) -> str:
-    """Why a loop is refused, in a few words."""
+    """Why a loop is refused: diagnostic ids, "library" or "accepted"."""
     try:
         compile_file(str(path), DIALECT)
     except CompileError as error:
-        ids: Any = {finding.id for finding in error.diagnostics if finding.is_error}
+        ids: Any = {diagnostic.id for diagnostic in error.diagnostics if diagnostic.is_error}
         if ids == {"fragment-library"}:
             return "library"
         return ", ".join(sorted(ids))
     return "accepted"
 
 
-# --- all loops that it ships --------------------------------------------------------------------
+# --- all shipped loops --------------------------------------------------------------------------
 
-# Loops that take another way, by the rule.
-_STALL = "`diff_stall` of a loop that runs again begins anew"
+# Loops that take another path, each with the reason.
+_STALL = "`diff_stall` of a loop that runs again starts from zero"
 DIFFERENCES: dict[str, str] = {
-    "prompt-across-issues": "no limit of how often one route is taken but `max_steps`",
+    "prompt-across-issues": "`max_steps` is the only limit of how often a route is taken",
     "html-website-generator": _STALL,
     "interactive-component-generator": _STALL,
     "svg-image-generator": _STALL,
-    "loop-composer-adaptive": "a loop that cannot be run leaves a result with the error",
-    "outer-loop-eval": "a name that is given and names no loop is an error before the run",
+    "loop-composer-adaptive": "a loop that cannot run gives a result with the error",
+    "outer-loop-eval": "an unknown loop name is an error before the run",
     "ready-to-implement-gate": "`type: learning` is a task of an agent",
 }
 
 
-def answers(scenario: str) -> Callable[[Effect], dict[str, Any] | None]:
-    """What the scripted world says to each effect."""
+def scripted_results(scenario: str) -> Callable[[Effect], dict[str, Any] | None]:
+    """Results of the scripted world for each effect."""
     counts: Counter[str] = Counter()
 
     def actions() -> int:
         return counts["shell"] + counts["agent"] + counts["tool"]
 
-    def answer_of(effect: Effect) -> dict[str, Any] | None:
+    def result_of(effect: Effect) -> dict[str, Any] | None:
         args = effect.args
         if effect.kind == "shell" and args["command"].startswith("{ git rev-parse HEAD;"):
             return {"output": "same", "stderr": "", "exit_code": 0, "duration_ms": 1, "elapsed_ms": 1}
@@ -308,11 +310,11 @@ def answers(scenario: str) -> Callable[[Effect], dict[str, Any] | None]:
             code, output = scripted(scenario, actions() - 1)
             return {"output": output, "stderr": "", "exit_code": code, "duration_ms": 1, "elapsed_ms": 1}
         if effect.kind == "evaluate":
-            said = answer(scenario, counts["evaluate"] - 1)
-            if said == "error":
+            answer = scripted_answer(scenario, counts["evaluate"] - 1)
+            if answer == "error":
                 return {"error": {"kind": "scripted", "message": "scripted"}, "elapsed_ms": 1}
             allowed = args["schema"]["properties"]["verdict"].get("enum") or ("yes", "no")
-            return {"reply": {"verdict": verdict_of(said, allowed), "confidence": 1.0}, "elapsed_ms": 1}
+            return {"reply": {"verdict": verdict_of(answer, allowed), "confidence": 1.0}, "elapsed_ms": 1}
         if effect.kind == "env":
             return {"values": {name: os.environ.get(name) for name in args["names"]}}
         if effect.kind == "link":
@@ -323,31 +325,31 @@ def answers(scenario: str) -> Callable[[Effect], dict[str, Any] | None]:
             return jq_worker.answer({**args, "limit": 5})
         return None
 
-    return answer_of
+    return result_of
 
 
 WORDS = {"success": "yes", "failure": "no"}
-# Takes the same path by other verdicts in scripted worlds; the cause is not known.
+# Takes the same path with other verdicts in scripted worlds; the cause is unknown.
 OTHER_VERDICTS = {"html-anything"}
 
 
 def by_state(verdicts: list[tuple[str, str]], states: set[str]) -> dict[str, list[str]]:
-    """The verdicts of each of some states, in their order."""
+    """The verdicts of each of the given states, in order."""
     return {name: [verdict for state, verdict in verdicts if state == name] for name in states}
 
 
-def way(program: Program, scenario: str) -> tuple[list[str], list[tuple[str, str]], str]:
-    """The states that a program enters, without terminals, their verdicts, and how it ends."""
-    world = World(answers(scenario))
+def run_program(program: Program, scenario: str) -> tuple[list[str], list[tuple[str, str]], str]:
+    """The states that a program enters, without terminals, the verdicts, and the outcome."""
+    world = World(scripted_results(scenario))
     try:
-        end = drive(program, world)
+        result = drive(program, world)
     except TooLong:
-        how = "too long"
+        outcome = "too long"
     else:
-        how = (
+        outcome = (
             "error"
-            if isinstance(end, Fault)
-            else {"success": "yes", "failure": "no"}.get(end["status"], "limit")
+            if isinstance(result, Fault)
+            else {"success": "yes", "failure": "no"}.get(result["status"], "limit")
         )
     path: list[str] = []
     verdicts: list[tuple[str, str]] = []
@@ -358,12 +360,12 @@ def way(program: Program, scenario: str) -> tuple[list[str], list[tuple[str, str
             verdicts.append((fields["state"], WORDS.get(fields["verdict"], fields["verdict"])))
         elif kind == "cycle" or (kind == "loop_complete" and fields["terminated_by"] == "terminal"):
             path.pop()
-    return path, verdicts, how
+    return path, verdicts, outcome
 
 
-def end_of(seen: dict[str, Any]) -> str:
-    """How little-loops ended, in the words of `way`."""
-    terminated_by, failed, _ = seen["end"]
+def end_of(recorded: dict[str, Any]) -> str:
+    """The outcome of little-loops, in the terms of `run_program`."""
+    terminated_by, failed, _ = recorded["end"]
     if terminated_by == "terminal":
         return "no" if failed else "yes"
     limits = ("max_steps", "max_iterations_reached", "max_iterations", "timeout")
@@ -371,30 +373,34 @@ def end_of(seen: dict[str, Any]) -> str:
 
 
 def program_with(path: Path, given: dict[str, str]) -> Program:
-    """The program of a loop, where what it needs is given, and what else is."""
+    """The program of a loop, with `given` and with values for its other required inputs."""
     loop = compile_file(str(path), DIALECT).loop
     assert loop is not None
-    needed = [name for name, one in (loop.parameters or {}).items() if one.required and name != "run_dir"]
+    needed = [
+        name
+        for name, parameter in (loop.parameters or {}).items()
+        if parameter.required and name != "run_dir"
+    ]
     empty = [key for key in ("input", *(loop.required_inputs or ()), *needed) if not loop.context.get(key)]
     context = {**{key: INPUT for key in empty if key in loop.context}, **given}
     return compile_file(str(path), DIALECT.evolve(context=context)).program
 
 
 @needs_little_loops
-def test_loops_take_the_same_way(tmp_path: Path) -> None:
-    """Those that are accepted, with the loops they run, in scripted worlds: the same states, the same end."""
-    loops = [path for path in shipped() if reason_of(path) == "accepted"]
+def test_shipped_loops_take_the_same_path(tmp_path: Path) -> None:
+    """All accepted loops, with the loops that they run, in scripted worlds: the same states and outcome."""
+    loops = [path for path in shipped_loops() if reason_of(path) == "accepted"]
     jobs = [(path, scenario) for path in loops for scenario in WORLDS]
     oracle = Path(__file__).with_name("little_loops_oracle.py")
-    told = subprocess.run(
+    completed = subprocess.run(
         [PYTHON, str(oracle)], input=json.dumps([(str(path), scenario) for path, scenario in jobs]),
         cwd=tmp_path, capture_output=True, text=True, check=True, timeout=3000,
     )  # fmt: skip
-    seen = [json.loads(line[6:]) for line in told.stdout.splitlines() if line.startswith("ORACLE")]
-    assert len(seen) == len(jobs)
+    recorded = [json.loads(line[6:]) for line in completed.stdout.splitlines() if line.startswith("ORACLE")]
+    assert len(recorded) == len(jobs)
     programs: dict[tuple[Path, str], Program] = {}
     differing: dict[Path, list[str]] = {}
-    for (path, scenario), theirs in zip(jobs, seen, strict=True):
+    for (path, scenario), theirs in zip(jobs, recorded, strict=True):
         key = (path, json.dumps(theirs["given"]))
         if key not in programs:
             try:
@@ -402,24 +408,25 @@ def test_loops_take_the_same_way(tmp_path: Path) -> None:
             except CompileError as error:
                 differing.setdefault(path, []).append(f"{scenario}: {error.diagnostics[0].message}")
                 continue
-        ours, verdicts, how = way(programs[key], scenario)
-        length = min(len(ours), len(theirs["path"])) if "too long" in (how, end_of(theirs)) else None
-        if (ours[:length], how) != (theirs["path"][:length], end_of(theirs)):
-            at = next(
-                (i for i, pair in enumerate(zip(ours, theirs["path"], strict=False)) if len({*pair}) > 1), -1
+        our_path, verdicts, outcome = run_program(programs[key], scenario)
+        length = min(len(our_path), len(theirs["path"])) if "too long" in (outcome, end_of(theirs)) else None
+        if (our_path[:length], outcome) != (theirs["path"][:length], end_of(theirs)):
+            index = next(
+                (i for i, pair in enumerate(zip(our_path, theirs["path"], strict=False)) if len({*pair}) > 1),
+                -1,
             )
-            step = slice(max(at - 1, 0), at + 1)
-            here = f"{scenario}: {ours[step]} {how}, not {theirs['path'][step]} {theirs['end']}"
-            differing.setdefault(path, []).append(here)
+            step = slice(max(index - 1, 0), index + 1)
+            difference = f"{scenario}: {our_path[step]} {outcome}, not {theirs['path'][step]} {theirs['end']}"
+            differing.setdefault(path, []).append(difference)
         elif length is None and path.stem not in OTHER_VERDICTS:
             judged = [(state, WORDS.get(verdict, verdict)) for state, verdict in theirs["verdicts"]]
-            # What follows `next` with `on_error`, and a loop that is run, is judged here only.
+            # Only llc judges a state with `next` and `on_error`, and a state that runs a loop.
             both = {state for state, _ in judged} & {state for state, _ in verdicts}
             if by_state(judged, both) != by_state(verdicts, both):
                 differing.setdefault(path, []).append(f"{scenario}: other verdicts")
     for path, lines in differing.items():
         print(path.stem, DIFFERENCES.get(path.stem, ""), *lines, sep="\n    ")
     agreeing = len(loops) - len(differing)
-    print(f"{agreeing} of {len(loops)} loops take the same way")
+    print(f"{agreeing} of {len(loops)} loops take the same path")
     assert agreeing >= 97
     assert {path.stem for path in differing} <= DIFFERENCES.keys()

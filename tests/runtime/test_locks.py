@@ -46,7 +46,7 @@ def other_process(root: Path, name: str, *scope: str) -> Iterator[subprocess.Pop
         process.communicate()
 
 
-def line(process: subprocess.Popen[str]) -> str:
+def read_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
@@ -54,8 +54,8 @@ def line(process: subprocess.Popen[str]) -> str:
 @given(paths, paths)
 def test_overlap_is_by_component(a: str, b: str) -> None:
     """Two paths overlap if and only if one is the other or its ancestor."""
-    one, two = PurePosixPath(a), PurePosixPath(b)
-    assert locks.overlap(a, b) == (one == two or one in two.parents or two in one.parents)
+    first, second = PurePosixPath(a), PurePosixPath(b)
+    assert locks.overlap(a, b) == (first == second or first in second.parents or second in first.parents)
     assert locks.overlap(a, b) == locks.overlap(b, a)
 
 
@@ -77,7 +77,7 @@ def test_a_scope_is_compared_after_following_links(tmp_path: Path) -> None:
 def test_an_overlapping_run_is_refused_and_the_holder_named(tmp_path: Path) -> None:
     """The conflict names the run, its pid and its path."""
     with other_process(tmp_path, "first", "src/api") as process:
-        holder = line(process)
+        holder = read_line(process)
         with pytest.raises(UserError) as caught:
             locks.start(str(tmp_path), "second", ["src"], {})
     assert caught.value.id == "scope-conflict"
@@ -90,8 +90,8 @@ def test_an_overlapping_run_is_refused_and_the_holder_named(tmp_path: Path) -> N
 def test_stop_needs_an_id_if_several_runs_are_active(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`llc stop NAME` with two active runs is refused and lists them."""
     monkeypatch.chdir(tmp_path)
-    with other_process(tmp_path, "first", "a") as one, other_process(tmp_path, "first", "b") as two:
-        ids = line(one), line(two)
+    with other_process(tmp_path, "first", "a") as first, other_process(tmp_path, "first", "b") as second:
+        ids = read_line(first), read_line(second)
         with pytest.raises(UserError) as caught:
             stop.select_runs("first", False)
     assert caught.value.id == "several-runs"
@@ -126,7 +126,7 @@ def test_no_run_starts_without_working_locks(tmp_path: Path, monkeypatch: pytest
 def test_runs_with_separate_scopes_run_concurrently(tmp_path: Path) -> None:
     """Scopes that do not overlap do not wait for each other."""
     with other_process(tmp_path, "first", "src/a") as process:
-        line(process)
+        read_line(process)
         _, lock = locks.start(str(tmp_path), "second", ["src/ab"], {})
         lock.close()
 
@@ -134,7 +134,7 @@ def test_runs_with_separate_scopes_run_concurrently(tmp_path: Path) -> None:
 def test_a_killed_holder_releases_its_paths(tmp_path: Path) -> None:
     """After kill -9 the paths are free at once, whatever the lock file contains."""
     with other_process(tmp_path, "first", ".") as process:
-        line(process)
+        read_line(process)
         process.kill()
         process.wait()
         _, lock = locks.start(str(tmp_path), "second", ["."], {})
@@ -146,8 +146,8 @@ def test_a_lock_file_that_is_being_written_is_read_again(
 ) -> None:
     """A keeper extends the text between two reads: the first half is then outdated."""
     run, lock = locks.start(str(tmp_path), "first", ["."], {})
-    whole = Path(run.lock).read_bytes()
-    texts = [whole + b'kept": true}\n', whole[:-10], whole]
+    complete = Path(run.lock).read_bytes()
+    texts = [complete + b'kept": true}\n', complete[:-10], complete]
     monkeypatch.setattr(run_folder, "open_regular", lambda path: io.BytesIO(texts.pop(0)))
     assert run.about()["pid"] == os.getpid()
     assert texts == []
@@ -178,10 +178,10 @@ def test_a_child_of_a_run_does_not_hold_its_lock(tmp_path: Path) -> None:
         child.wait()
 
 
-def test_a_live_run_cannot_be_taken_over(tmp_path: Path) -> None:
+def test_active_run_cannot_be_taken_over(tmp_path: Path) -> None:
     """Resuming a run that is still running is refused with its pid."""
     with other_process(tmp_path, "first", ".") as process:
-        run = find_unfinished(line(process), str(tmp_path))
+        run = find_unfinished(read_line(process), str(tmp_path))
         with pytest.raises(UserError, match=f"still running .pid {process.pid}.") as caught:
             locks.take_over(run, ["."], {})
     assert caught.value.id == "run-is-live"
@@ -191,11 +191,11 @@ def test_a_dead_run_can_be_taken_over_once(tmp_path: Path) -> None:
     """The first take-over holds the run; a second one is refused."""
     run, lock = locks.start(str(tmp_path), "first", ["."], {})
     lock.close()
-    taken = locks.take_over(run, ["."], {"program": "first"})
+    taken_lock = locks.take_over(run, ["."], {"program": "first"})
     assert locks.is_live(run)
     with pytest.raises(UserError):
         locks.take_over(run, ["."], {})
-    taken.close()
+    taken_lock.close()
 
 
 def test_a_starting_child_of_a_killed_holder_is_waited_for(tmp_path: Path) -> None:
@@ -210,18 +210,18 @@ def test_a_starting_child_of_a_killed_holder_is_waited_for(tmp_path: Path) -> No
         "os.kill(os.getpid(), 9)\n"
     )
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    run = RunFolder(str(tmp_path), str(tmp_path / ".loops" / ".running" / line(holder)))
+    run = RunFolder(str(tmp_path), str(tmp_path / ".loops" / ".running" / read_line(holder)))
     holder.wait()
     locks.take_over(run, ["."], {}).close()
     holder.communicate()
 
 
-def test_taking_over_respects_the_scopes_of_others(tmp_path: Path) -> None:
+def test_take_over_is_refused_if_the_scope_is_locked(tmp_path: Path) -> None:
     """A dead run cannot resume while another run holds its paths."""
     run, lock = locks.start(str(tmp_path), "first", ["src"], {})
     lock.close()
     with other_process(tmp_path, "second", ".") as process:
-        line(process)
+        read_line(process)
         with pytest.raises(UserError) as caught:
             locks.take_over(run, ["src"], {})
     assert caught.value.id == "scope-conflict"
@@ -250,7 +250,7 @@ def test_only_one_of_several_concurrent_starts_runs(tmp_path: Path) -> None:
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
-    answers = sorted(line(process) for process in processes)
+    answers = sorted(read_line(process) for process in processes)
     for process in processes:
         process.communicate()
     assert answers == ["held"] + ["scope-conflict"] * 5
@@ -275,10 +275,10 @@ def test_a_loop_with_an_empty_scope_never_conflicts(tmp_path: Path) -> None:
     from llc.frontend.compile import compile_text
 
     text = "name: n\nscope: {}\ninitial: a\nstates: {{a: {{action: x, next: b}}, b: {{terminal: true}}}}"
-    scopes = [compile_text(text.format(given), "n.yaml").program.meta.scope for given in ("[]", "[src]")]
+    scopes = [compile_text(text.format(scope), "n.yaml").program.meta.scope for scope in ("[]", "[src]")]
     assert scopes == [(), ("src",)]
     with other_process(tmp_path, "first", ".") as process:
-        line(process)
+        read_line(process)
         _, lock = locks.start(str(tmp_path), "second", scopes[0], {})
         lock.close()
 
@@ -290,11 +290,11 @@ def test_a_run_that_crashes_during_a_sweep_is_not_removed(
     runs.make_running_folder(str(tmp_path))
     run = RunFolder.create(str(tmp_path), "a")
 
-    def dies(other: RunFolder) -> bool:
+    def record_and_die(other: RunFolder) -> bool:
         Path(other.journal).write_bytes(b'{"event":"run_start"}\n')
         return False
 
-    monkeypatch.setattr(locks, "is_live", dies)
+    monkeypatch.setattr(locks, "is_live", record_and_die)
     locks.sweep(run.root)
     assert Path(run.journal).exists()
 
@@ -311,9 +311,7 @@ def test_removal_deletes_the_journal_first(tmp_path: Path, monkeypatch: pytest.M
     assert Path(run.image).exists()
 
 
-def test_a_folder_of_runs_is_durable_before_it_is_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_running_folder_is_synced_before_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if another process created it and died before the sync."""
     (tmp_path / ".loops" / ".running").mkdir(parents=True)
     synced: list[str] = []
