@@ -31,7 +31,7 @@ HOSTILE = (
 )
 
 
-def loop_of(path: Path) -> Loop:
+def compile_loop(path: Path) -> Loop:
     try:
         loop = compile_file(str(path)).loop
     except CompileError:
@@ -42,65 +42,70 @@ def loop_of(path: Path) -> Loop:
 
 
 def screen(unicode: bool = True) -> Screen:
-    found = Screen(None)
-    found.unicode = unicode
-    return found
+    screen = Screen(None)
+    screen.unicode = unicode
+    return screen
 
 
 def routes_of(loop: Loop) -> Iterator[tuple[str, str]]:
     """Source and target of every route of a loop."""
     for state in loop.states.values():
         if state.is_terminal:
-            again = loop.restart_of(state)
-            targets = [] if again is None else [again]
+            restart_target = loop.restart_of(state)
+            targets = [] if restart_target is None else [restart_target]
         else:
             targets = [*state.routes.values(), *([state.next] if state.next is not None else [])]
         yield from ((state.name, state.name if target == CURRENT else target) for target in targets)
 
 
-def drawn(graph: Graph) -> set[tuple[str, str]]:
+def shown_routes(graph: Graph) -> set[tuple[str, str]]:
     """Source and target of every route that a graph shows, as a line, a chip or a badge."""
-    found = {(edge.source, edge.target) for edge in graph.edges}
+    routes = {(edge.source, edge.target) for edge in graph.edges}
     for node in graph.nodes:
-        found |= {(node.name, chip.rpartition(" → ")[2]) for chip in node.chips}
-        found |= {(node.name, node.name)} if node.badges else set()
-    return found
+        routes |= {(node.name, chip.rpartition(" → ")[2]) for chip in node.chips}
+        routes |= {(node.name, node.name)} if node.badges else set()
+    return routes
 
 
-# --- the model ------------------------------------------------------------------------------------
+# --- the model ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", LOOPS, ids=IDS)
 def test_every_route_is_shown(path: Path) -> None:
-    """All states in the order of the file, each route once, with and without chips."""
-    loop = loop_of(path)
+    """All states are shown in the order of the file and each route once, with and without chips."""
+    loop = compile_loop(path)
     for all_edges in (False, True):
         graph = simplify(graph_of_loop(loop), all_edges)
         assert [node.name for node in graph.nodes] == list(loop.states)
-        assert {(a, b if b in loop.states else b[:60]) for a, b in routes_of(loop)} == drawn(graph)
+        assert {(a, b if b in loop.states else b[:60]) for a, b in routes_of(loop)} == shown_routes(graph)
 
 
 def test_crowded_targets_and_errors_are_chips() -> None:
-    """Of five routes to one state one is a line, and an error route never is, unless all are asked for."""
-    graph = crowd(6)
+    """Of five routes to one state only one is a line; error routes are chips, unless all edges are shown."""
+    graph = crowded_graph(6)
     assert [edge.source for edge in graph.edges if edge.target == "end"] == ["s0"]
     assert graph.node("s3").chips == ["error → end", "success → end"]
-    assert len(crowd(6, all_edges=True).edges) == 17
-    assert [edge.source for edge in crowd(4).edges if edge.target == "end"] == ["s0", "s1", "s2", "s3"]
+    assert len(crowded_graph(6, all_edges=True).edges) == 17
+    assert [edge.source for edge in crowded_graph(4).edges if edge.target == "end"] == [
+        "s0",
+        "s1",
+        "s2",
+        "s3",
+    ]
 
 
-def crowd(count: int, all_edges: bool = False) -> Graph:
+def crowded_graph(count: int, all_edges: bool = False) -> Graph:
     names = [f"s{number}" for number in range(count)]
     graph = Graph("crowd", "loop", [Node(name, "action") for name in [*names, "end"]], [], "s0")
-    for name, after in zip(names, [*names[1:], None], strict=True):
+    for name, successor in zip(names, [*names[1:], None], strict=True):
         graph.edges += [Edge(name, "end", ["success"], "good"), Edge(name, "end", ["error"], "error")]
-        graph.edges += [Edge(name, after, ["failure"], "bad")] if after else []
+        graph.edges += [Edge(name, successor, ["failure"], "bad")] if successor else []
     return simplify(graph, all_edges)
 
 
 @pytest.mark.parametrize("inner", [3, 10])
 def test_large_graphs_are_folded(inner: int) -> None:
-    """Inner loops become one node each until at most 80 are visible; no way between the others is lost."""
+    """Inner loops are folded to one node each until at most 80 nodes remain; all other routes are kept."""
     names = [f"s{number}" for number in range(300)]
     graph = Graph("large", "loop", [Node(name, "action") for name in names], [], "s0")
     for number, name in enumerate(names):
@@ -109,58 +114,60 @@ def test_large_graphs_are_folded(inner: int) -> None:
         if number % inner == inner - 1:
             graph.edges.append(Edge(name, names[number - inner + 1], ["failure"]))
     graph.edges.append(Edge(names[-1], "s0", ["again"]))
-    whole = simplify(graph)
-    assert len(whole.nodes) <= MAX_NODES
-    assert whole.initial == "s0"
-    assert {edge.source for edge in whole.edges} | {edge.target for edge in whole.edges} == set(whole.by_name)
-    assert sum(node.states for node in whole.nodes) == 300
+    folded = simplify(graph)
+    assert len(folded.nodes) <= MAX_NODES
+    assert folded.initial == "s0"
+    assert {edge.source for edge in folded.edges} | {edge.target for edge in folded.edges} == set(
+        folded.by_name
+    )
+    assert sum(node.states for node in folded.nodes) == 300
 
 
-# --- pictures -------------------------------------------------------------------------------------
+# --- pictures -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", LOOPS, ids=IDS)
-def test_a_picture_is_readable(path: Path) -> None:
-    """Boxes do not overlap, no label covers one, the first state is in the top row; twice the same bytes."""
-    graph = simplify(graph_of_loop(loop_of(path)))
-    found = layout.lay_out(graph)
-    boxes = list(found.boxes.values())
-    for number, one in enumerate(boxes):
+def test_picture_is_readable(path: Path) -> None:
+    """Boxes and labels do not overlap, the first state is in the top row, and the output is deterministic."""
+    graph = simplify(graph_of_loop(compile_loop(path)))
+    placed = layout.lay_out(graph)
+    boxes = list(placed.boxes.values())
+    for number, box in enumerate(boxes):
         for other in boxes[:number]:
             assert not (
-                abs(one.x - other.x) < (one.width + other.width) / 2
-                and abs(one.y - other.y) < (one.height + other.height) / 2
+                abs(box.x - other.x) < (box.width + other.width) / 2
+                and abs(box.y - other.y) < (box.height + other.height) / 2
             )
-    for edge, path in zip(graph.edges, found.paths, strict=True):
-        if path.label is not None:
+    for edge, line in zip(graph.edges, placed.paths, strict=True):
+        if line.label is not None:
             width = columns(edge.label) * layout.LABEL_SIZE * 0.6
             assert not any(
-                abs(box.x - path.label[0]) < (box.width + width) / 2 - 1
-                and abs(box.y - path.label[1]) < box.height / 2
+                abs(box.x - line.label[0]) < (box.width + width) / 2 - 1
+                and abs(box.y - line.label[1]) < box.height / 2
                 for box in boxes
             )
-    if graph.initial in found.boxes:
-        assert found.boxes[graph.initial].y == min(box.y for box in boxes)
+    if graph.initial in placed.boxes:
+        assert placed.boxes[graph.initial].y == min(box.y for box in boxes)
     svg = picture.as_svg(graph)
-    assert svg == picture.as_svg(simplify(graph_of_loop(loop_of(path))))
+    assert svg == picture.as_svg(simplify(graph_of_loop(compile_loop(path))))
     texts = "".join(ElementTree.fromstring(svg).itertext())
     assert all(name[:40] in texts for name in graph.by_name)
 
 
-def test_300_states_are_laid_out_whole() -> None:
-    """With all edges, nothing folded."""
+def test_300_states_are_laid_out_completely() -> None:
+    """With all edges, and without folding."""
     names = [f"state_{number}" for number in range(300)]
     graph = Graph("large", "loop", [Node(name, "action", "pytest -q") for name in names], [], names[0])
     for number, name in enumerate(names[1:], 1):
         graph.edges.append(Edge(names[number // 3], name, ["success"]))
         if number % 3 == 0:
             graph.edges.append(Edge(name, names[number // 3], ["failure"]))
-    found = layout.lay_out(simplify(graph, all_edges=True))
-    assert (len(found.boxes), len(found.paths)) == (300, 398)
+    placed = layout.lay_out(simplify(graph, all_edges=True))
+    assert (len(placed.boxes), len(placed.paths)) == (300, 398)
 
 
-def test_graphviz_is_bounded_where_routes_pass_many_rows() -> None:
-    """All routes to the end of a chain of 300 states; a tree of as many has short ones."""
+def test_effort_of_graphviz_is_limited_for_long_routes() -> None:
+    """Routes to the end of a chain of 300 states pass many rows; in a tree of 300 states they are short."""
     names = [f"state_{number}" for number in range(300)]
     nodes = [Node(name, "action") for name in names]
     hub, tree = (Graph("large", "loop", nodes, [], names[0]) for _ in range(2))
@@ -172,10 +179,10 @@ def test_graphviz_is_bounded_where_routes_pass_many_rows() -> None:
     assert layout._effort(tree) == "splines=true"
 
 
-# --- hostile contents -----------------------------------------------------------------------------
+# --- hostile contents ---------------------------------------------------------------------------
 
 
-def hostile() -> Graph:
+def hostile_graph() -> Graph:
     nodes = [Node(HOSTILE, kind, HOSTILE, [f"{HOSTILE} → x"], [HOSTILE]) for kind in ("action",)]
     nodes += [Node("b" * 5000, "agent", "d" * 10_000_000), Node("wide 漢字 é", "ask", "漢" * 300)]
     edges = [Edge(nodes[0].name, nodes[1].name, [HOSTILE]), Edge(nodes[1].name, nodes[0].name, ["v" * 3000])]
@@ -183,75 +190,77 @@ def hostile() -> Graph:
 
 
 def test_hostile_names_are_text_in_a_picture() -> None:
-    """Nothing of them becomes an element, a style, an escape or a reordering."""
+    """They add no element, style, escape sequence or reordering character."""
     plain = Graph("x", "loop", [Node("a", "action"), Node("b", "agent"), Node("c", "ask")], [], "a")
     plain.edges = [Edge("a", "b", ["v"]), Edge("b", "a", ["w"])]
-    graph = hostile()
+    graph = hostile_graph()
     graph.nodes[1].detail = "d" * 100
-    for make in (picture.as_svg, picture.as_html):
-        text = make(graph)
+    for render in (picture.as_svg, picture.as_html):
+        text = render(graph)
         assert "<script" not in text
         assert not set("\x1b\u202e\x00") & set(text)
-    svg, known = (ElementTree.fromstring(picture.as_svg(one)) for one in (graph, plain))
-    assert {element.tag for element in svg.iter()} == {element.tag for element in known.iter()}
+    svg, expected = (
+        ElementTree.fromstring(picture.as_svg(graph_to_draw)) for graph_to_draw in (graph, plain)
+    )
+    assert {element.tag for element in svg.iter()} == {element.tag for element in expected.iter()}
     page = picture.as_html(graph)
     assert "default-src 'none'" in page
     assert "src=" not in page.replace("style-src", "")
 
 
 def test_hostile_names_are_text_in_text_forms() -> None:
-    """Graphviz reads the DOT as three nodes; JSON gives the names back; Mermaid has no active character."""
-    graph = hostile()
+    """Graphviz reads three nodes, JSON keeps the names, and Mermaid gets no character with a meaning."""
+    graph = hostile_graph()
     graph.nodes[1].detail = ""
-    read = json.loads(layout.run_graphviz(text_forms.as_dot(graph), "json0"))
-    assert sum("pos" in found for found in read["objects"]) == 3
+    parsed = json.loads(layout.run_graphviz(text_forms.as_dot(graph), "json0"))
+    assert sum("pos" in item for item in parsed["objects"]) == 3
     assert json.loads(text_forms.as_json(graph))["nodes"][0]["name"] == HOSTILE
     mermaid = text_forms.as_mermaid(graph)
     assert not {"\x1b", "\u202e", "<script", "'", "\\"} & set(mermaid)
-    inside = [line.split('"')[1] for line in mermaid.splitlines() if '"' in line]
-    assert not any(set(text.replace("<br/>", "")) & set("<>[](){}|`&\n") for text in inside)
+    labels = [line.split('"')[1] for line in mermaid.splitlines() if '"' in line]
+    assert not any(set(text.replace("<br/>", "")) & set("<>[](){}|`&\n") for text in labels)
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])
 @pytest.mark.parametrize("unicode", [True, False])
 def test_hostile_names_in_a_terminal(width: int, unicode: bool) -> None:
-    """No escape reaches it, and no line is wider than it."""
-    text = diagram.as_diagram(hostile(), screen(unicode), width)
+    """No escape sequence reaches the terminal, and no line exceeds its width."""
+    text = diagram.as_diagram(hostile_graph(), screen(unicode), width)
     assert not set("\x1b\u202e\x00") & set(text)
     assert all(columns(line) <= width for line in text.splitlines())
 
 
-def test_a_character_that_reorders_text_is_shown_by_its_code() -> None:
-    """A command is not shown as if it had no such character; the page of a run shows the same code."""
+def test_reordering_characters_are_shown_by_their_code() -> None:
+    """The command is not displayed in a misleading order; the page of a run shows the same code."""
     graph = Graph("g", "loop", [Node("a", "action", "cat \u202egnp.exe\u200b")], [], "a")
-    told = "cat ⟨U+202E⟩gnp.exe⟨U+200B⟩"
-    assert told in picture.as_svg(graph)
-    assert told in text_forms.as_dot(graph)
+    escaped = "cat ⟨U+202E⟩gnp.exe⟨U+200B⟩"
+    assert escaped in picture.as_svg(graph)
+    assert escaped in text_forms.as_dot(graph)
     assert "#10216;U#43;202E#10217;gnp" in text_forms.as_mermaid(graph)
-    assert told in diagram.as_diagram(graph, screen(), 80)
+    assert escaped in diagram.as_diagram(graph, screen(), 80)
     assert "cat <U+202E>gnp.exe<U+200B>" in diagram.as_diagram(graph, screen(unicode=False), 80)
 
 
-# --- terminal diagrams ----------------------------------------------------------------------------
+# --- terminal diagrams --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", LOOPS, ids=IDS)
-def test_a_diagram_fits_and_its_lines_lead_to_their_targets(path: Path) -> None:
-    """At three widths; each arrow is followed from the box that it leaves to the one that it enters."""
-    loop = loop_of(path)
+def test_diagram_fits_and_its_lines_lead_to_their_targets(path: Path) -> None:
+    """At three widths, each arrow leads from the box of its source to the box of its target."""
+    loop = compile_loop(path)
     for width in (60, 80, 160):
         graph = simplify(graph_of_loop(loop))
         lines = diagram.as_diagram(graph, screen(), width).splitlines()
         assert all(columns(line) <= width for line in lines)
         assert all(ord(ch) < 128 for ch in diagram.as_diagram(graph, screen(False), width) if ch in "┌│▸✓→")
         if lines[0].startswith("┌"):
-            assert sorted(followed(lines)) == sorted((edge.source, edge.target) for edge in graph.edges)
+            assert sorted(trace_lines(lines)) == sorted((edge.source, edge.target) for edge in graph.edges)
 
 
 @pytest.mark.parametrize("count", [5, 30])
 @pytest.mark.parametrize("unicode", [True, False])
 def test_long_names_differ_in_a_terminal(count: int, unicode: bool) -> None:
-    """They are cut in the middle; what a terminal cannot show is as wide as what stands for it."""
+    """They are shortened in the middle; a replacement is as wide as the character that it replaces."""
     names = [f"a-state-with-a-rather-long-descriptive-name-日本語-number-{number}" for number in range(count)]
     graph = Graph("long", "loop", [Node(name, "action", "日本語") for name in names], [], names[0])
     graph.edges = [Edge(name, names[number - 1], ["success"]) for number, name in enumerate(names)]
@@ -263,7 +272,7 @@ def test_long_names_differ_in_a_terminal(count: int, unicode: bool) -> None:
 
 
 def test_long_names_differ_in_a_picture() -> None:
-    """They are cut in the middle, as in a terminal; what a state does is cut at its end."""
+    """They are shortened in the middle, as in a terminal; the action is shortened at its end."""
     names = [f"a-state-with-a-rather-long-descriptive-name-日本語-number-{number}" for number in range(3)]
     graph = Graph("long", "loop", [Node(name, "action", "日本語" * 20) for name in names], [], names[0])
     boxes = layout.lay_out(graph).boxes
@@ -276,8 +285,8 @@ def test_long_names_differ_in_a_picture() -> None:
         assert detail.endswith("…")
 
 
-def followed(lines: list[str]) -> Iterator[tuple[str, str]]:
-    """Source and target of each line of a diagram, read off its characters."""
+def trace_lines(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """Source and target of each line of a diagram, traced along its characters."""
     names, owner, name = {}, [], ""
     for row, line in enumerate(lines):
         if line.startswith("┌"):
@@ -305,7 +314,7 @@ def followed(lines: list[str]) -> Iterator[tuple[str, str]]:
             break
 
 
-# --- the command ----------------------------------------------------------------------------------
+# --- the command --------------------------------------------------------------------------------
 
 STEPS = """name: steps
 initial: check
@@ -330,21 +339,21 @@ def llc(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "llc", *words], capture_output=True, text=True, check=False)
 
 
-def test_a_run_shows_what_it_did(project: Path) -> None:
-    """Visits, the routes that it took, and those that it did not."""
+def test_graph_of_a_run_shows_visits_and_routes(project: Path) -> None:
+    """Visits, taken routes and untaken routes."""
     assert llc("run", "steps", "-q").returncode == 0
-    found = json.loads(llc("graph", "steps", "--run", "steps", "--json").stdout)
-    visits = {node["name"]: node["visits"]["count"] for node in found["nodes"]}
+    graph = json.loads(llc("graph", "steps", "--run", "steps", "--json").stdout)
+    visits = {node["name"]: node["visits"]["count"] for node in graph["nodes"]}
     assert visits == {"check": 3, "fix": 2, "lost": 0, "done": 1}
-    taken = {(edge["source"], edge["target"]): edge["taken"] for edge in found["edges"]}
-    assert taken == {("check", "done"): 1, ("check", "fix"): 2, ("fix", "check"): 2}
-    shown = llc("graph", found["run"]).stdout
+    taken_counts = {(edge["source"], edge["target"]): edge["taken"] for edge in graph["edges"]}
+    assert taken_counts == {("check", "done"): 1, ("check", "fix"): 2, ("fix", "check"): 2}
+    shown = llc("graph", graph["run"]).stdout
     assert "3× · " in shown
     assert "not entered" in shown
 
 
-def test_an_action_is_shown_with_the_values_of_its_context(project: Path) -> None:
-    """A loop shows its own values, a run those that it was given; what only a run knows stays a variable."""
+def test_action_is_shown_with_context_values(project: Path) -> None:
+    """A loop shows its own values, a run those of its options; other variables stay variables."""
     (project / ".loops" / "say.yaml").write_text(
         "name: say\ninitial: say\ncontext: {word: first, many: [1, 2]}\nstates:\n"
         "  say: {action: 'echo ${context.word} ${state.iteration} ${context.many}', next: end}\n"
@@ -359,16 +368,16 @@ def test_an_action_is_shown_with_the_values_of_its_context(project: Path) -> Non
     assert detail("--run", "say") == "echo second ${state.iteration} [1, 2]"
 
 
-def test_an_unfinished_run_shows_where_it_is(project: Path) -> None:
-    """The state that it was interrupted in is marked."""
+def test_graph_of_an_unfinished_run_marks_its_state(project: Path) -> None:
+    """The state of the interruption is marked."""
     text = STEPS.replace("test -e a && touch b; touch a", KILL)
     (project / ".loops" / "steps.yaml").write_text(text)
     llc("run", "steps", "-q")
-    found = json.loads(llc("graph", "steps", "--run", "steps", "--json").stdout)
-    assert [node["name"] for node in found["nodes"] if node["visits"].get("is_current")] == ["fix"]
+    graph = json.loads(llc("graph", "steps", "--run", "steps", "--json").stdout)
+    assert [node["name"] for node in graph["nodes"] if node["visits"].get("is_current")] == ["fix"]
 
 
-def test_files_are_written_in_the_form_of_their_names(project: Path) -> None:
+def test_file_suffix_selects_the_format(project: Path) -> None:
     starts = {"svg": b"<svg", "html": b"<!doctype", "png": b"\x89PNG", "mmd": b"flowchart", "dot": b"digraph"}
     for suffix, start in starts.items():
         done = llc("graph", "steps", "-o", f"x.{suffix}")
@@ -380,12 +389,12 @@ def test_files_are_written_in_the_form_of_their_names(project: Path) -> None:
     assert (missing.returncode, "no" in missing.stderr, "Traceback" in missing.stderr) == (2, True, False)
 
 
-def test_other_programs_have_graphs_too(project: Path) -> None:
-    """Functions of a flow, states of the IR, an image, and a loop that has errors."""
+def test_graphs_of_flows_images_and_invalid_loops(project: Path) -> None:
+    """Functions of a flow, states of the IR, an image, and a loop with errors."""
     flow = '(define (a x) (b x))\n(define (b x) (system:execute_shell_command x))\n(a "true")\n'
     (project / "flow.sexp").write_text(flow)
-    found = json.loads(llc("graph", "flow.sexp", "--json").stdout)
-    assert {(edge["source"], edge["target"]) for edge in found["edges"]} >= {("a", "b")}
+    graph = json.loads(llc("graph", "flow.sexp", "--json").stdout)
+    assert {(edge["source"], edge["target"]) for edge in graph["edges"]} >= {("a", "b")}
     assert "check/enter" in llc("graph", "steps", "--level", "ir").stdout
     assert llc("compile", "steps", "-o", "x.llb").returncode == 0
     assert llc("graph", "x.llb").stdout == llc("graph", "steps").stdout
@@ -399,10 +408,8 @@ def test_other_programs_have_graphs_too(project: Path) -> None:
     assert "did you mean `steps`?" in unknown.stderr
 
 
-def test_without_graphviz_the_message_says_what_to_install(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Text forms need nothing."""
+def test_missing_graphviz_is_an_error_with_a_remedy(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text formats do not need Graphviz."""
     monkeypatch.setenv("PATH", os.devnull)
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     graph = commands.graph_of("steps", None, None, False)
