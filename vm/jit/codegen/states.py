@@ -302,7 +302,9 @@ class Writer(Regions):
             written.append(f"{', '.join(name for name, _ in moved)} = {texts}")
         for name, one in moved:
             written += self.flags.after(name, one.kind)
-        written += self.released(state, [(one.text, name) for name, one in moved if one.kind in ("any", "map")])
+        written += self.released(
+            state, [(one.text, name) for name, one in moved if one.kind in ("any", "map")]
+        )
         # A jump to the first state charges its tick itself.
         body, falls = self.jump(state, part.state)
         return [*written, *emptied(part), *body], falls
@@ -321,10 +323,11 @@ class Writer(Regions):
                 written.append(f"{name}, m{name[1:]} = GROW({text})")
             elif name != text:
                 written += [f"{name} = {text}", *self.flags.after(name, kind)]
-        written += self.released(state, [(one, to) for one, to in zip(texts, names, strict=False) if one != to])
+        written += self.released(
+            state, [(one, to) for one, to in zip(texts, names, strict=False) if one != to]
+        )
         body, falls = self.jump(state, part.state)
         return [*written, *emptied(part), *body], falls
-
 
     def released(self, state: int, moved: list[tuple[str, str]]) -> list[Statement]:
         """Clear the sources of moves that are not read again, where maps may be changed in place."""

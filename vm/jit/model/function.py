@@ -108,6 +108,7 @@ class Function:
         left: jumps (state, target) at which the text ends and another entry continues (`leave_loops`).
         roots: the entry states.
         ahead: the ticks charged in advance at marks (`text.AHEAD`).
+        trees: the result of `trees.trees`, until other functions are inlined.
     """
 
     def __init__(self, image: Image, index: int, start: int | None = None) -> None:
@@ -130,6 +131,7 @@ class Function:
         self.outer: dict[int, Part] = {}
         self.left: set[tuple[int, int]] = set()
         self.ahead: list[PrepaidTicks] = []
+        self.trees: list[Any] = []
         # The slots that change after the function has begun.
         self.changed = stored = self.stored()
         # A function that is entered in the middle calls the complete function.

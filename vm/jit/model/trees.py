@@ -42,8 +42,10 @@ class Node:
 
 def trees(function: Function) -> list[list[Node]]:
     """The instruction trees of each state, the exit last. A primitive is named directly, without PRIM."""
+    if len(function.trees) == len(function.states):
+        return function.trees
     constants = function.image.constants
-    states = []
+    states = function.trees = []
     for instructions in function.states:
         found: list[Node] = []
         stack: list[Node] = []
