@@ -173,6 +173,7 @@ class Writer(Regions):
             elif self.live is None or self.lives(state).is_result(state):
                 written.append(f"s{slot} = {text}")
                 written += self.flags.after(f"s{slot}", "any")
+                written += self.released(state, [(text[1:-1], f"s{slot}")])
             else:
                 written += effects(text)
         body, falls = self.jump(state, function.edges[state][0])
