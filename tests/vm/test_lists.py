@@ -51,7 +51,7 @@ LISTS = st.lists(VALUES, max_size=30).map(tuple)
 def slices_of_short_lists() -> Iterator[None]:
     """Lists that are short enough for a test are shared by what is appended to them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lists, "_LONG", 32)
+        patch.setattr(lists, "LONG", 32)
         yield
 
 

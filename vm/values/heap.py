@@ -49,6 +49,8 @@ class HeapWriter:
         self.nodes: list[list[Any]] = []
         self._function_name = function_name
         self._texts: dict[str, Reference] = {}
+        # Functions without captures, by index: whether they are one object depends on the tier.
+        self._functions: dict[int, Reference] = {}
         # References by `id`; `_held` keeps the objects alive, so that no id is reused.
         self._containers: dict[int, Reference] = {}
         self._held: list[Value] = []
@@ -97,7 +99,13 @@ class HeapWriter:
                     row += (self._scalar(key), reference)
                 self._add(node, row)
             elif self._function_name is not None:
+                if not references and node.function in self._functions:
+                    self._containers[id(node)] = self._functions[node.function]
+                    self._held.append(node)
+                    continue
                 self._add(node, ["function", self._function_name(node.function), *references])
+                if not references:
+                    self._functions[node.function] = self._containers[id(node)]
             else:
                 raise HeapError("a function has no place here")
         return self._containers[id(value)]

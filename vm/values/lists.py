@@ -32,7 +32,7 @@ _SHORT = 8
 # pairs.
 _PART = 8
 # Lists of at least this length are shared with the results of `append` and `take`; shorter ones are copied.
-_LONG = 128
+LONG = 128
 # If one of two appended lists is at least this many times shorter, it is added to the other; otherwise
 # copying both is cheap per added item.
 _SHORTER = 16
@@ -155,8 +155,8 @@ def append(items: List, tail: List) -> List:
     count, others = length(items), length(tail)
     if not count or not others:
         return items if count else tail
-    is_added = count >= _LONG and others * _SHORTER <= count
-    if (type(tail) is Pair and not is_added) or (others >= _LONG and count * _SHORTER <= others):
+    is_added = count >= LONG and others * _SHORTER <= count
+    if (type(tail) is Pair and not is_added) or (others >= LONG and count * _SHORTER <= others):
         return pairs(to_tuple(items), tail)
     if not is_added:
         return (*iterate(items), *iterate(tail))
@@ -192,7 +192,7 @@ def take(items: List, count: int) -> List:
     """The first `count` items."""
     if count >= length(items):
         return items
-    if count < _LONG:
+    if count < LONG:
         return tuple(islice(iterate(items), count))
     if type(items) is Slice and 2 * count >= items.most:
         return Slice(items.array, count, items.most)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from ...values import bounds
+from ...values import bounds, lists
 from ...values.maps import SHORT
 from ..model.type_lattice import INTEGERS, Kind
 
@@ -31,6 +31,8 @@ Rule: TypeAlias = "Callable[[Sequence[Typed]], Quick | None]"
 
 # The product of larger integers may exceed the limit of integers.
 _SMALL = 1 << 64
+# Python compares integers of one digit in a third of the time; most are.
+_DIGIT = (1 << 30) - 1
 # Shorter lists are within the limit of lists for any reasonable setting of the host.
 _MANY = 1 << 20
 # The rest of a shorter list is a copy.
@@ -42,7 +44,7 @@ _SHORT = 1 << 16
 
 # Matches text that refers to a variable outside of string literals, or in the replacement fields of an
 # f-string.
-_VARIABLE = re.compile(r"""[^'"]*\b[sx]\d+\b|\(*f"[^"]*\{[sx]\d+\}""")
+_VARIABLE = re.compile(r"""[^'"]*\b[sxL]\d+\b|\(*f"[^"]*\{[sx]\d+\}""")
 
 
 def fits(name: str) -> bool:
@@ -50,7 +52,7 @@ def fits(name: str) -> bool:
     match name:
         case "string_append" | "to_string":
             return bounds.MAX_TEXT >= 8 * _SHORT
-        case "cons":
+        case "append" | "cons":
             return bounds.MAX_ITEMS >= _MANY
         case _:
             return bounds.MAX_BITS >= 128
@@ -148,7 +150,9 @@ def _product(operands: Sequence[Typed]) -> Quick | None:
 
 def _is_small(text: str, kind: Kind) -> str:
     """Guard that an integer is small; '' if that is known."""
-    return "" if kind in ("small", "step") or _is_number(text) else f"-{_SMALL} < {text} < {_SMALL}"
+    if kind in ("small", "step") or _is_number(text):
+        return ""
+    return f"({text} < {_DIGIT} and {text} > -{_DIGIT} or -{_SMALL} < {text} < {_SMALL})"
 
 
 def _is_number(text: str) -> bool:
@@ -328,6 +332,14 @@ def _of_two_pairs(field: str) -> Rule:
         return f"{items}.tail.{field}", f"{test}type({items}.tail) is Pair"
 
     return rule
+
+
+def _append(operands: Sequence[Typed]) -> Quick | None:
+    """Rule for two short arrays (`vm.values.lists.append`)."""
+    if len(operands) != 2 or not all(items.isidentifier() for items, _ in operands):
+        return None
+    tests = [f"{_is_array(items, kind)}len({items}) < {lists.LONG}" for items, kind in operands]
+    return f"{operands[0][0]} + {operands[1][0]}", " and ".join(tests)
 
 
 def _list(operands: Sequence[Typed]) -> Quick | None:
@@ -526,6 +538,7 @@ RULES: dict[str, Rule] = {
     "is_list": _is("type({0}) is Pair or type({0}) is tuple or type({0}) in LONG"),
     "unbox": _unbox,
     "unbox_set": _unbox_set,
+    "append": _append,
     "cons": _cons,
     "nth": _nth,
     "length": _length,

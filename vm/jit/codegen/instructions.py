@@ -16,7 +16,7 @@ from ..model import type_lattice
 from ..model.function import Function, operation
 from ..model.type_lattice import INTEGERS, Kind
 from .inline import IN_ORDER, RULES, SECOND, Rule, are_map_and_key, fits
-from .python_text import MARK, Statement, mark
+from .python_text import MARK, Statement, grow, mark
 from .type_flags import Flags
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ Version: TypeAlias = "Callable[[int, tuple[Kind, ...]], str]"
 # Placeholder of an operand while its enclosing expression is built; length limit of an expression.
 _PLACE = "xx"
 _LONGEST = 400
-_VARIABLE = re.compile(r"[sx]\d+")
+_VARIABLE = re.compile(r"[sxL]\d+")
 # The names in a text.
 _WORDS = re.compile(r"\w+")
 
@@ -138,16 +138,16 @@ class Instructions:
             case "CLOSURE":
                 taken = self.take(operands[1])
                 captures = [one.text for one in taken]
-                text = f"FunctionValue({operands[0]}, {listed(captures)})"
+                text = f"FunctionValue({operands[0]}, {listed(captures)})" if captures else f"L{operands[0]}"
                 kind = type_lattice.of_closure(operands[0], [one.kind for one in taken])
-                self.stack.append(Operand(text, kind, False, captures))
+                self.stack.append(Operand(text, kind, not captures, captures))
             case "STORE":
                 value = self.stack.pop()
                 self.kinds[operands[0]] = value.kind
                 plan = self.plans.get(offset)
                 name = f"s{operands[0]}"
                 if name in self.liberties.growing and value.text != name and plan != "drop":
-                    self.out.append(f"{name}, m{operands[0]} = GROW({value.text})")
+                    self.out.append(grow(name, value.text))
                     value = Operand(name, "any", True)
                 if plan == "keep":
                     self.stack.append(value)
@@ -255,7 +255,9 @@ class Instructions:
         function, values = map(self.atom, (function, values))
         if not _VARIABLE.fullmatch(function.text):
             return False
-        are_quick = f"type({function.text}) is FunctionValue and type({values.text}) is tuple"
+        are_quick = f"type({values.text}) is tuple"
+        if not isinstance(function.kind, tuple):
+            are_quick = f"type({function.text}) is FunctionValue and {are_quick}"
         slow = f"{self.mark(offset)}APPLICABLE({function.text}, {values.text})"
         items = self.atom(Operand(f"({values.text} if {are_quick} else {slow})", "array", False)).text
         captures = f"(*{items}, *{function.text}.captures)"
@@ -286,7 +288,8 @@ class Instructions:
             self.out.append(f"{slot}.append({item})")
             self.stack.append(Operand(slot, "any", True))
         elif name == "reverse" and texts[0] in growing:
-            self.stack.append(Operand(f"TURNED({texts[0]})", "array", False))
+            text = f"(tuple({texts[0]}[1:]) if {texts[0]}[0] is NIL else TURNED({texts[0]}))"
+            self.stack.append(Operand(text, "array", False))
         elif offset in self.liberties.maps and self.is_alone(self.liberties.maps[offset], taken):
             slot, key, value = texts
             self.written()

@@ -103,5 +103,16 @@ class Told(Arrival):
         super().__init__(-1)
 
 
+def grow(name: str, base: str) -> str:
+    """The statement that begins a growing list (`uniqueness.grow`); the empty list needs no call."""
+    if base in ("NIL", "None"):
+        made = f"[{base}], MOST"
+    elif base.isidentifier():
+        made = f"([NIL], MOST) if {base} is NIL else GROW({base})"
+    else:
+        made = f"GROW({base})"
+    return f"{name}, m{name[1:]} = {made}"
+
+
 def tick(offset: int) -> list[Statement]:
     return [("for _ in tick", ["break"]), ("else", [f"({mark(offset)}OUT())"])]

@@ -17,7 +17,7 @@ from ..model.counted_loop import CountedLoop
 from ..model.function import NOWHERE, Function, Part
 from ..model.trees import trees
 from .instructions import Liberties, Operand, Version, effects, listed
-from .python_text import AHEAD, Statement, mark, tick
+from .python_text import AHEAD, Statement, grow, mark, tick
 from .structurer import Loop, Regions
 
 # The first assignment of an iteration over the items of a list.
@@ -321,7 +321,7 @@ class Writer(Regions):
         known = [one.kind for one in arguments] + ["any"] * part.code.captures
         for name, text, kind in zip(names, texts, known, strict=False):
             if name in self.liberties.growing:
-                written.append(f"{name}, m{name[1:]} = GROW({text})")
+                written.append(grow(name, text))
             elif name != text:
                 written += [f"{name} = {text}", *self.flags.after(name, kind)]
         written += self.released(

@@ -31,7 +31,7 @@ from ..model.function import NOWHERE, Function, Operation, operation, tail_calle
 from ..model.slots import Slots
 from ..model.type_lattice import INTEGERS, Kind
 from .instructions import Instructions, Liberties, Operand, listed
-from .python_text import Statement, Text, mark, tick
+from .python_text import Statement, Text, grow, mark, tick
 from .states import Writer, emptied
 from .structurer import Nested
 
@@ -230,7 +230,7 @@ class Translator:
             other = self.version(index, version.given, True)
             call = f"{other}({', '.join(_names(0, len(given)))})"
             head = [*head, (f"if {' or '.join(tests)}", [f"return ({mark(NOWHERE)}{call})"])]
-        head = [*head, *(f"s{slot}, m{slot} = GROW(s{slot})" for slot in growing)]
+        head = [*head, *(grow(f"s{slot}", f"s{slot}") for slot in growing)]
         title = f"def {version.name}({', '.join(parameters)})"
         return self.finished(version.name, function, [(title, [*head, *body])])
 
@@ -324,7 +324,7 @@ class Translator:
                 lists.add(slot)
             elif kind in ("array", "pair", "null"):
                 lists.add(slot)
-                begun.append(f"s{slot}, m{slot} = GROW({'None' if kind == 'null' else f's{slot}'})")
+                begun.append(grow(f"s{slot}", "None" if kind == "null" else f"s{slot}"))
         liberties = Liberties(lists, inplace, below)
         while True:
             graph = FlowGraph(function.ways, function.roots)

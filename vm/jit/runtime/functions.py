@@ -1,9 +1,8 @@
 """The Python functions of an image, created on their first call, and the namespace of their texts.
 
-`F3` is function 3, and `V3_1` a version of it for certain argument kinds. `E3_7` enters it at state 7 with
-all slots
-in a list. `C2` is a table, by function, of adapters for calls with two arguments, which order the arguments
-(`A…`) or raise the arity fault.
+`F3` is function 3, `L3` its value if it has no captures, and `V3_1` a version of it for certain argument
+kinds. `E3_7` enters it at state 7 with all slots in a list. `C2` is a table, by function, of adapters for
+calls with two arguments, which order the arguments (`A…`) or raise the arity fault.
 """
 
 from __future__ import annotations
@@ -108,7 +107,9 @@ class Library:
             **{f"P_{name}": handler for name, handler in HANDLERS.items()},
             **{f"K{index}": value for index, value in enumerate(image.constants)},
         }
-        for index in range(len(image.functions)):
+        for index, code in enumerate(image.functions):
+            if not code.captures:
+                self.names[f"L{index}"] = FunctionValue(index, ())
             self.names[f"F{index}"] = partial(self.first, index, f"F{index}")
 
     def state_of(self, function: int, offset: int) -> int:

@@ -26,6 +26,7 @@ from ...machine.outcomes import Effect, OutOfFuel
 from ...machine.steps import EFFECT_ARGUMENTS, NOTE_FIELDS, plain_map
 from ...machine.strands import CompiledStrand, Raised, Strand, Trail, walk
 from ...primitives.operands import items as items_of
+from ...values import bounds
 from ...values.faults import TRACE_ENDS, Place, PrimitiveFault, show_place
 from ...values.values import Value, small_map
 from ..analysis.uniqueness import grown
@@ -316,6 +317,7 @@ class Direct(Ticks, CompiledTier):
         if strand.live is None and self.is_cold(strand):
             return COLD
         self.host = getcurrent()
+        self.names["MOST"] = bounds.MAX_ITEMS
         self.allow()
         with self.running:
             live: LiveStrand | None = strand.live  # type: ignore[assignment]
