@@ -243,7 +243,7 @@ BUILD = """
 @pytest.mark.parametrize("quantum", [1, 7, 1000])
 def test_maps_built_in_batches_are_alike(change: str, quantum: int) -> None:
     """The same where earlier versions of the map are held, read, or left by a fault."""
-    assert_alike(machine_of(BUILD.format(change=change)).image, quantum, [], 0b0110100110)
+    assert_tiers_agree(machine_of(BUILD.format(change=change)).image, quantum, [], 0b0110100110)
 
 
 def test_a_map_built_in_batches_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +263,8 @@ def test_a_map_built_in_batches_is_not_copied(monkeypatch: pytest.MonkeyPatch) -
     ):
         copies = 0
         monkeypatch.setattr(maps.MapVersion, "__init__", lambda *given: pytest.fail("a version"))
-        assert told(Machine(machine_of(f"(length (keys {text}))").image, tier="direct").resume())[0] == "done"
+        machine = Machine(machine_of(f"(length (keys {text}))").image, tier="direct")
+        assert outcome_data(machine.resume())[0] == "done"
         assert copies < 10
 
 
