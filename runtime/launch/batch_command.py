@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 from ..execution.driver import JOBS
-from ..host import secrets
+from ..host import secrets, signals
+from ..host.effect_context import Interrupt
 from ..host.errors import EXIT_FAILURE, EXIT_HANGUP, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..host.screen import Screen
 from ..journal.codec import json_text
@@ -21,7 +24,7 @@ from .batch import Batch, unfinished_runs
 from .command import Command
 from .jobs import Job
 from .report import Report
-from .stop_signals import StopSignals, redirect_ctrl_c
+from .stop_signals import StopSignals
 
 # Options of the batch that apply to each job.
 _JOB_OPTIONS = (*OVERRIDES, "budget", "script")
@@ -97,11 +100,33 @@ def outcomes(jobs: Iterable[str | Mapping[str, Any]], at_once: int) -> list[Outc
     with StopSignals(is_silent=True) as interrupt:
         batch = Batch(command, at_once, interrupt, on_end)
         batch.add_jobs(requested)
-        with redirect_ctrl_c(interrupt):
+        with _redirect_ctrl_c(interrupt):
             batch.execute(lambda: float("inf"))
     if interrupt.count:
         raise KeyboardInterrupt
     return [ended[job.number] for job in requested]
+
+
+@contextlib.contextmanager
+def _redirect_ctrl_c(interrupt: Interrupt) -> Iterator[None]:
+    """Forward the first two Ctrl-C to `interrupt`, if Ctrl-C would raise KeyboardInterrupt."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if interrupt.count >= 2:
+            signals.default_int_handler(number, frame)
+        interrupt.set()
+
+    is_default = signals.getsignal(signals.SIGINT) is signals.default_int_handler
+    try:
+        if is_default:
+            signals.signal(signals.SIGINT, handle)
+    except ValueError:  # not the main thread: it gets no KeyboardInterrupt
+        is_default = False
+    try:
+        yield
+    finally:
+        if is_default:
+            signals.signal(signals.SIGINT, signals.default_int_handler)
 
 
 def base_values(values: Values) -> Values:

@@ -7,8 +7,6 @@ than once), actions that can survive this process are left to their keeper.
 
 from __future__ import annotations
 
-import contextlib
-
 from ..host import processes, signals
 from ..host.effect_context import Interrupt, Overdue
 from ..host.errors import EXIT_HANGUP, EXIT_INTERRUPTED
@@ -16,7 +14,6 @@ from . import early_signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import FrameType
     from typing import Any
 
@@ -86,28 +83,6 @@ def _exit_hung_up(number: int, frame: FrameType | None) -> None:
 
 def _exit_interrupted(number: int, frame: FrameType | None) -> None:
     processes.exit_now(EXIT_INTERRUPTED)
-
-
-@contextlib.contextmanager
-def redirect_ctrl_c(interrupt: Interrupt) -> Iterator[None]:
-    """Forward the first two Ctrl-C to `interrupt`, if Ctrl-C would raise KeyboardInterrupt."""
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if interrupt.count >= 2:
-            signals.default_int_handler(number, frame)
-        interrupt.set()
-
-    is_default = signals.getsignal(signals.SIGINT) is signals.default_int_handler
-    try:
-        if is_default:
-            signals.signal(signals.SIGINT, handle)
-    except ValueError:  # not the main thread: it gets no KeyboardInterrupt
-        is_default = False
-    try:
-        yield
-    finally:
-        if is_default:
-            signals.signal(signals.SIGINT, signals.default_int_handler)
 
 
 class StopSignals:
