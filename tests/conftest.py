@@ -8,7 +8,10 @@ it, added by hand, stands for all its tests: whichever comes first would wait fo
 from __future__ import annotations
 
 import atexit
+import functools
+import gc
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -21,6 +24,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from llc.ir import records
+
+# Collecting the tests makes many objects and hardly any garbage; `pytest_collection_finish` enables it again.
+gc.disable()
 
 # Assignment to a field of a frozen record fails in every test.
 records.freeze()
@@ -83,13 +89,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update", action="store_true", help="rewrite golden files instead of comparing")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import a file whose tests are all deselected."""
+    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
+        return None
+    file = collection_path.relative_to(ROOT).as_posix()
+    names = re.findall(r"^def (test_\w+)\(", collection_path.read_text("utf-8"), re.MULTILINE)
+    is_slow = file in _slow() or (names and all(f"{file}::{name}" in _slow() for name in names))
+    return True if is_slow else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    slow = frozenset(SLOW.read_text().split())
     for item in items:
-        if _function(item.nodeid) in slow or item.nodeid.partition("::")[0] in slow:
+        if _function(item.nodeid) in _slow() or item.nodeid.partition("::")[0] in _slow():
             item.add_marker(pytest.mark.slow)
     first = {path: place for place, path in enumerate(LONGEST)}
     items.sort(key=lambda item: first.get(item.nodeid.partition("::")[0], len(first)))
+
+
+def pytest_collection_finish() -> None:
+    """The collected tests stay: the garbage collector need not visit them."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -102,6 +123,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         kept = [name for name in SLOW.read_text().split() if name not in _seconds and _exists(name)]
         slow = [name for name, seconds in _seconds.items() if seconds > SLOW_SECONDS]
         SLOW.write_text("".join(f"{name}\n" for name in sorted({*kept, *slow})))
+
+
+@functools.cache
+def _slow() -> frozenset[str]:
+    return frozenset(SLOW.read_text().split())
 
 
 def _function(nodeid: str) -> str:

@@ -42,17 +42,24 @@ def methods(cls: type) -> str:
     return "\n".join(textwrap.dedent(inspect.getsource(method)) for method in own)
 
 
-CHECKED = names(inspect.getsource(checks))
-LOWERED = names("\n".join(path.read_text("utf-8") for path in Path(lower.__path__[0]).glob("*.py"))) | names(
-    f"{methods(StateSpec)}\n{methods(Loop)}"
-)
+@pytest.fixture(scope="module")
+def checked() -> set[str]:
+    """The names in the checks."""
+    return names(inspect.getsource(checks))
+
+
+@pytest.fixture(scope="module")
+def lowered() -> set[str]:
+    """The names in the lowering and in the methods of the schema."""
+    sources = (path.read_text("utf-8") for path in Path(lower.__path__[0]).glob("*.py"))
+    return names("\n".join(sources)) | names(f"{methods(StateSpec)}\n{methods(Loop)}")
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_key_is_checked_and_lowered(key: str) -> None:
+def test_a_key_is_checked_and_lowered(key: str, checked: set[str], lowered: set[str]) -> None:
     """A key of the schema that no other module reads would have no effect."""
-    assert key in LOWERED | LISTED, f"`{key}` has no effect: lower it in frontend/lower/actions.py or loop.py"
-    assert key in CHECKED | LISTED, f"add the rules of `{key}` to frontend/loop/checks.py"
+    assert key in lowered | LISTED, f"`{key}` has no effect: lower it in frontend/lower/actions.py or loop.py"
+    assert key in checked | LISTED, f"add the rules of `{key}` to frontend/loop/checks.py"
 
 
 @pytest.mark.parametrize("key", [key for key, field in KEYS.items() if field.type.kind == "template"])
