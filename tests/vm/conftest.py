@@ -19,13 +19,13 @@ def _image(text: str) -> Image:
 
 @pytest.fixture
 def image_of() -> Callable[[str], Image]:
-    """The image of the functions in a text; entry is `main`."""
+    """Function that returns the image of a program text; the entry is `main`."""
     return _image
 
 
 @pytest.fixture
 def machine_of() -> Callable[..., Machine]:
-    """A machine for the functions in a text; further arguments are the machine's."""
+    """Function that returns a machine for a program text; further arguments are those of the machine."""
 
     def machine(text: str, *args: Any, **options: Any) -> Machine:
         return Machine(_image(text), *args, **options)

@@ -22,8 +22,8 @@ def value_of(machine: Machine) -> Any:
     return outcome.value
 
 
-def test_arguments_and_captures_have_their_slots(machine_of: MachineOf) -> None:
-    """Parameters first, then what the closure captured when it was made."""
+def test_slots_of_parameters_and_captures(machine_of: MachineOf) -> None:
+    """Parameters come first, then the captures of the closure."""
     machine = machine_of("""
         function main() locals(x, f, r)
           state make
@@ -41,7 +41,7 @@ def test_arguments_and_captures_have_their_slots(machine_of: MachineOf) -> None:
 
 
 def test_a_function_is_a_value(machine_of: MachineOf) -> None:
-    """It can stand in lists, be passed on and be given back."""
+    """A function may be in a list, be an argument and be returned."""
     machine = machine_of("""
         function main() locals(f, r)
           state make
@@ -63,8 +63,8 @@ def test_a_function_is_a_value(machine_of: MachineOf) -> None:
     assert value_of(machine) == 12
 
 
-def test_a_box_is_shared_by_all_who_hold_it(machine_of: MachineOf) -> None:
-    """A closure counts in a box that its maker reads."""
+def test_box_is_shared(machine_of: MachineOf) -> None:
+    """A closure changes a box that its creator reads."""
     machine = machine_of("""
         function main() locals(b, f, r)
           state make
@@ -84,7 +84,7 @@ def test_a_box_is_shared_by_all_who_hold_it(machine_of: MachineOf) -> None:
 
 
 def test_recursion_is_bounded_by_memory_only(machine_of: MachineOf) -> None:
-    """1,000,000 frames deep, and back."""
+    """1,000,000 frames."""
     machine = machine_of(
         """
         function main(n) locals(r)
@@ -108,7 +108,7 @@ def test_recursion_is_bounded_by_memory_only(machine_of: MachineOf) -> None:
 
 
 def test_tail_calls_keep_one_frame(machine_of: MachineOf) -> None:
-    """Two functions that call each other in tail position never grow the list of frames."""
+    """Two functions that call each other in tail position use one frame."""
     machine = machine_of(
         """
         function main(n)
@@ -149,10 +149,8 @@ def test_tail_calls_keep_one_frame(machine_of: MachineOf) -> None:
         ("tailcall closure one()()", "arity", "`one` takes 1 argument, not 0"),
     ],
 )
-def test_a_call_that_cannot_be_made_is_a_fault(
-    machine_of: MachineOf, call: str, kind: str, message: str
-) -> None:
-    """In the caller's state, so that its handler takes it; nothing is entered."""
+def test_invalid_call_is_a_fault(machine_of: MachineOf, call: str, kind: str, message: str) -> None:
+    """The fault is in the caller's state, whose handler takes it; no function is entered."""
     callee = "(5)" if "call 5" in call else None
     machine = machine_of(f"""
         function main() locals(r, fault)
@@ -187,14 +185,14 @@ REST = """
 """
 
 
-@pytest.mark.parametrize("given", [[], [2], [2, 3, 4]])
-def test_the_last_parameter_takes_what_is_left(machine_of: MachineOf, given: list[Any]) -> None:
-    """With `rest` it gets the list of further arguments, those filled in by `applied` among them."""
-    assert value_of(machine_of(REST, [given])) == [1, given, "captured"]
+@pytest.mark.parametrize("further", [[], [2], [2, 3, 4]])
+def test_rest_parameter(machine_of: MachineOf, further: list[Any]) -> None:
+    """With `rest` the last parameter is the list of further arguments, including those of `applied`."""
+    assert value_of(machine_of(REST, [further])) == [1, further, "captured"]
 
 
-def test_calls_without_end_are_a_fault(machine_of: MachineOf, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`too-deep`, where a handler can take it, before memory is full; the backtrace stays short."""
+def test_endless_recursion_is_a_fault(machine_of: MachineOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fault `too-deep` can be handled, occurs before memory is full, and has a short backtrace."""
     monkeypatch.setattr(bounds, "MAX_CALLS", 1000)
     outcome = machine_of("""
         function main() locals(r)
@@ -207,8 +205,8 @@ def test_calls_without_end_are_a_fault(machine_of: MachineOf, monkeypatch: pytes
     assert (outcome.kind, len(outcome.backtrace)) == ("too-deep", 16)
 
 
-def test_a_function_with_rest_still_takes_a_least_number(machine_of: MachineOf) -> None:
-    """Too few arguments are the fault `arity`, which says how many it takes."""
+def test_rest_parameter_and_minimum_arity(machine_of: MachineOf) -> None:
+    """Too few arguments are the fault `arity`, whose message has the minimum."""
     outcome = machine_of("""
         function main()
           state start
@@ -221,8 +219,8 @@ def test_a_function_with_rest_still_takes_a_least_number(machine_of: MachineOf) 
     assert (outcome.kind, outcome.message) == ("arity", "`f` takes at least 1 argument, not 0")
 
 
-def test_a_filled_in_function_survives_a_snapshot(machine_of: MachineOf) -> None:
-    """A function value that holds arguments beside its captures is stored with both."""
+def test_partially_applied_function_survives_a_snapshot(machine_of: MachineOf) -> None:
+    """A function value with arguments and captures is stored with both."""
     machine = machine_of("""
         function main() locals(f, r)
           state start
@@ -235,14 +233,14 @@ def test_a_filled_in_function_survives_a_snapshot(machine_of: MachineOf) -> None
             return list(a, b, c)
     """)
     machine.resume()
-    again = Machine.restore(machine.image, json.loads(json.dumps(machine.snapshot())))
-    outcome = again.resume({})
+    restored = Machine.restore(machine.image, json.loads(json.dumps(machine.snapshot())))
+    outcome = restored.resume({})
     assert isinstance(outcome, Done)
     assert outcome.value == [1, 2, "c"]
 
 
-def test_an_unset_box_is_told_from_one_that_holds_null(machine_of: MachineOf) -> None:
-    """Reading it before anything was put in is the fault `uninitialised`, after a snapshot too."""
+def test_unset_box_differs_from_null(machine_of: MachineOf) -> None:
+    """Reading an unset box is the fault `uninitialised`, also after a snapshot."""
     machine = machine_of("""
         function main() locals(b, r)
           state start
@@ -262,7 +260,7 @@ def test_an_unset_box_is_told_from_one_that_holds_null(machine_of: MachineOf) ->
 
 
 def test_a_primitive_is_applied_to_a_list(machine_of: MachineOf) -> None:
-    """`operate` holds to the primitive's row and never runs itself."""
+    """`operate` checks the primitive's row and is not itself applicable."""
     text = """
         function main(name, operands)
           state start

@@ -26,7 +26,7 @@ HEAD = """
 (define (count-up) (let ((n 0)) (lambda () (set! n (+ n 1)) n)))
 (define tick! (count-up))
 """
-# A loop as a function that calls itself, and as a form; what it does in a round and how it ends vary.
+# Loops as recursive functions and as forms, with various bodies and exits.
 SHAPES = (
     "(define (go i acc end items) {body}) (define (start first end) (go first 0 end {items}))",
     "(define (start first end) (loop ((i first) (acc 0) (end end) (items {items})) {loop_body}))",
@@ -85,40 +85,40 @@ CALLS = (
 
 @st.composite
 def programs(draw: st.DrawFn) -> str:
-    def one(of: tuple[str, ...]) -> str:
-        return draw(st.sampled_from(of))
+    def pick(options: tuple[str, ...]) -> str:
+        return draw(st.sampled_from(options))
 
-    parts = {"test": one(TESTS), "early": one(EARLIES), "exit": one(EXITS), "effect": one(EFFECTS)}
-    acc, next_, end, items = one(ACCS), one(NEXTS), one(ENDS), one(ITEMS)
-    body = one(BODIES)
+    parts = {"test": pick(TESTS), "early": pick(EARLIES), "exit": pick(EXITS), "effect": pick(EFFECTS)}
+    acc, next_, end, items = pick(ACCS), pick(NEXTS), pick(ENDS), pick(ITEMS)
+    body = pick(BODIES)
     bodies = {
         "body": body.format(again=f"(go {next_} {acc} {end} {items})", **parts),
         "loop_body": body.format(again=f"(recur {next_} {acc} {end} {items})", **parts),
         "short_body": body.format(again=f"(recur {next_} {acc})", **parts),
         "turned_body": body.format(again=f"(go {acc} {next_})", **parts),
     }
-    shape = one(SHAPES).format(acc=acc, items=one(LISTS), **bodies)
-    return f"{HEAD}{shape} {one(CALLS).format(first=one(FIRSTS), end=one(LASTS))}"
+    shape = pick(SHAPES).format(acc=acc, items=pick(LISTS), **bodies)
+    return f"{HEAD}{shape} {pick(CALLS).format(first=pick(FIRSTS), end=pick(LASTS))}"
 
 
-FEW = st.sampled_from([0, 0, 2, 16])
+MIN_BATCHES = st.sampled_from([0, 0, 2, 16])
 
 
 @LAWS
-@given(programs(), st.integers(1, 12), st.integers(0, 1 << 24), FEW)
-def test_counted_loops_behave_the_same(text: str, quantum: int, turns: int, few: int) -> None:
-    """Whatever the bound, the step and the round, and wherever the run goes from one tier to the other."""
+@given(programs(), st.integers(1, 12), st.integers(0, 1 << 24), MIN_BATCHES)
+def test_counted_loops_behave_the_same(text: str, quantum: int, turns: int, min_batch: int) -> None:
+    """For any bound, step and body, and any switch between the tiers."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counted_loop, "FEW", few)
+        patch.setattr(counted_loop, "FEW", min_batch)
         assert_tiers_agree(machine_of(text).image, quantum, [], turns)
 
 
 @LAWS
-@given(programs(), FEW)
-def test_counted_loops_stop_at_any_tick(text: str, few: int) -> None:
-    """Portions end where fuel does."""
+@given(programs(), MIN_BATCHES)
+def test_counted_loops_stop_at_any_tick(text: str, min_batch: int) -> None:
+    """A batch of iterations ends where the fuel ends."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counted_loop, "FEW", few)
+        patch.setattr(counted_loop, "FEW", min_batch)
         assert_tiers_agree_at_any_tick(machine_of(text).image, [], 60)
 
 
@@ -137,20 +137,20 @@ LONG = (
 
 @pytest.mark.parametrize("text", LONG)
 def test_long_loops_stop_at_any_tick(text: str) -> None:
-    """Many rounds, with as many as are worth it in a portion."""
+    """Many iterations, in batches of the usual size."""
     assert_tiers_agree_at_any_tick(machine_of(text).image, [], 150)
 
 
 @pytest.mark.parametrize("text", LONG)
 @pytest.mark.parametrize("quantum", [1, 7, 40, 1000])
 def test_long_loops_switch_tiers(text: str, quantum: int) -> None:
-    """What one has begun the other ends."""
+    """Each tier can continue a loop that the other started."""
     assert_tiers_agree(machine_of(text).image, quantum, [], 0b011010011)
 
 
 @pytest.mark.parametrize("items", [20, 39, 40, 41, 60])
-def test_a_list_fills_up_in_a_portion(items: int) -> None:
-    """The fault comes with the item that is too many, though there is no look at each."""
+def test_list_limit_inside_a_batch(items: int) -> None:
+    """The fault occurs at the first item beyond the limit, although items are not checked one by one."""
     text = "(map (lambda (x) (+ x 1)) (filter (lambda (x) (> x 2)) (range 0 43)))"
     own = (
         "(define (go i found) (if (< i 90) (go (+ i 1) (if (odd? i) (cons i found) found)) (reverse found)))"
@@ -160,22 +160,22 @@ def test_a_list_fills_up_in_a_portion(items: int) -> None:
         image = machine_of(program).image
         bounds.set_bounds(items=items)
         try:
-            found = [(outcome_data(m.resume()), m.ticks) for m in (Machine(image, tier=t) for t in TIERS)]
+            outcomes = [(outcome_data(m.resume()), m.ticks) for m in (Machine(image, tier=t) for t in TIERS)]
         finally:
             bounds.set_bounds(items=1 << 23)
-        assert found[0] == found[1]
+        assert outcomes[0] == outcomes[1]
 
 
 @pytest.mark.parametrize("items", [4, 19, 20])
-def test_a_list_that_is_too_long_from_the_start_grows_no_more(items: int) -> None:
-    """A bound that was lowered: there is room for less than no item, and the fault is the same."""
+def test_list_beyond_the_limit_from_the_start(items: int) -> None:
+    """After the limit was lowered, the fault is the same."""
     text = "(define (go i acc) (if (< i 50) (go (+ i 1) (cons i acc)) (reverse acc)))"
     image = machine_of(f"{text} (go 0 '({'1 ' * 20}))").image
     bounds.set_bounds(items=items)
     try:
-        found = [
+        outcomes = [
             (outcome_data(m.resume()), m.ticks) for m in (Machine(image, fuel=500, tier=t) for t in TIERS)
         ]
     finally:
         bounds.set_bounds(items=1 << 23)
-    assert found[0] == found[1]
+    assert outcomes[0] == outcomes[1]

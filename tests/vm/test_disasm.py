@@ -42,12 +42,12 @@ function helper() captures(c)
 
 def image_of(text: str = LINT, source: str | None = "name: lint\ncheck:\n  action: ruff\n") -> Image:
     program = parse_program(text, "x.ir")
-    sources = tuple(attrs.evolve(found, text=source) for found in program.sources)
+    sources = tuple(attrs.evolve(item, text=source) for item in program.sources)
     return emit(attrs.evolve(program, sources=sources))
 
 
-def test_the_listing_reads_as_follows() -> None:
-    """One label a state, one line an instruction, source lines between; long tables below."""
+def test_format_of_the_listing() -> None:
+    """One label per state, one line per instruction, source lines in between; long tables at the end."""
     listing = disassemble(image_of())
     assert listing.replace(image_of().program_hash, "<hash>") == LISTING
 
@@ -104,7 +104,7 @@ function helper(), stack 1
 
 
 def test_places_are_shown_without_sources() -> None:
-    """An image without its sources still says which line an instruction is from."""
+    """Without sources the listing shows the line of each instruction."""
     assert "          ; lint.yaml:3\n" in disassemble(image_of(source=None))
 
 
@@ -116,21 +116,23 @@ def test_every_instruction_is_listed(program: Program) -> None:
     for function, row in zip(image.functions, listed["functions"], strict=True):
         assert [state["name"] for state in row["states"]] == list(function.states)
         assert [state["offset"] for state in row["states"]] == list(function.offsets)
-        found = [(i["offset"], i["op"], tuple(i["words"])) for state in row["states"] for i in state["code"]]
-        assert found == [(offset, op.name, words) for offset, op, words in decode(function.code)]
+        instructions = [
+            (i["offset"], i["op"], tuple(i["words"])) for state in row["states"] for i in state["code"]
+        ]
+        assert instructions == [(offset, op.name, words) for offset, op, words in decode(function.code)]
         assert {state["code"][-1]["depth"] for state in row["states"]} == {0}
 
 
 @given(programs())
 def test_the_json_form_is_json(program: Program) -> None:
-    """It goes through JSON and comes back equal, whatever names and constants hold."""
+    """The form is unchanged after a JSON round trip, for any names and constants."""
     listed = disassemble_json(emit(program))
     assert json.loads(json.dumps(listed, allow_nan=False)) == json.loads(json.dumps(listed))
 
 
 @given(programs())
 def test_the_listing_can_be_printed(program: Program) -> None:
-    """It is UTF-8 without control characters, one line for each thing listed."""
+    """The text is UTF-8 without control characters, one line per listed item."""
     listing = disassemble(emit(program))
     listing.encode("utf-8")
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", listing)
@@ -141,8 +143,8 @@ def test_the_listing_can_be_printed(program: Program) -> None:
 
 @settings(deadline=None)
 @given(programs(max_states=2), st.data())
-def test_an_image_that_does_not_verify_is_listed(program: Program, data: st.DataObject) -> None:
-    """Code of arbitrary words is listed, what names nothing as a number."""
+def test_invalid_image_is_listed(program: Program, data: st.DataObject) -> None:
+    """Arbitrary code words are listed; unknown operands are numbers."""
     image = emit(program)
     function = image.functions[0]
     word = st.integers(0, 24) | st.integers(0, (1 << 32) - 1)
@@ -153,8 +155,8 @@ def test_an_image_that_does_not_verify_is_listed(program: Program, data: st.Data
     json.dumps(disassemble_json(image))
 
 
-def test_what_names_nothing_is_marked() -> None:
-    """A wrong operand shows its number with a question mark, a wrong opcode its word."""
+def test_unknown_operand_is_marked() -> None:
+    """A wrong operand is its number with a question mark, a wrong opcode its word."""
     image = image_of()
     code = image.functions[1].code
     code[:] = array("I", [BY_NAME["LOAD"].number, 77, 99])
@@ -164,16 +166,16 @@ def test_what_names_nothing_is_marked() -> None:
 
 
 def test_constants_are_literals() -> None:
-    """The JSON form has constants as the IR's text form writes them."""
+    """The JSON form has constants in the syntax of the IR text."""
     text = 'program p entry f function f() state s return {"a": [1.0, nan, 0x10]}'
     assert disassemble_json(image_of(text))["constants"] == ['{"a": [1.0, nan, 16]}']
 
 
 def test_the_json_form_has_sources_and_places() -> None:
-    """Sources come with their text, instructions with the place they were made from."""
+    """Sources have their text, instructions their span."""
     listed = disassemble_json(image_of())
     assert listed["sources"] == [
         {"path": "lint.yaml", "sha256": "00", "text": "name: lint\ncheck:\n  action: ruff\n"}
     ]
-    place = {"file": "lint.yaml", "line": 3, "column": 3, "end_line": 3, "end_column": 9}
-    assert listed["functions"][0]["states"][0]["code"][-1]["span"] == place
+    span = {"file": "lint.yaml", "line": 3, "column": 3, "end_line": 3, "end_column": 9}
+    assert listed["functions"][0]["states"][0]["code"][-1]["span"] == span

@@ -31,7 +31,7 @@ from llc.vm.code.opcodes import decode
 
 
 def listing(image: Image, function: FunctionCode) -> list[str]:
-    """One line an instruction; a state's name stands before its first."""
+    """One line per instruction; the name of a state precedes its first instruction."""
     starts = dict(zip(function.offsets, function.states, strict=True))
     return [
         " ".join([*([f"{starts[offset]}:"] if offset in starts else []), row.name, *map(str, operands)])
@@ -39,13 +39,13 @@ def listing(image: Image, function: FunctionCode) -> list[str]:
     ]
 
 
-def one(*body: Instruction, exit: Exit, handler: Handler | None = None, **options: object) -> Program:
+def one_state(*body: Instruction, exit: Exit, handler: Handler | None = None, **options: object) -> Program:
     state = State("s", body, exit, handler)
     return Program("p", "main", (Function("main", (), (state,), locals=("x", "y")),))
 
 
-def test_operands_come_before_what_they_are_operands_of(image_of: Callable[[str], Image]) -> None:
-    """Post-order, left to right; states follow each other in their order."""
+def test_operands_precede_their_operation(image_of: Callable[[str], Image]) -> None:
+    """Post-order, left to right; states keep their order."""
     image = image_of("""
         function main(a) locals(b)
           state first
@@ -76,33 +76,33 @@ def test_operands_come_before_what_they_are_operands_of(image_of: Callable[[str]
 
 
 def test_a_frame_holds_parameters_captures_locals(image_of: Callable[[str], Image]) -> None:
-    """In this order, and the counts say which is which."""
+    """In this order; the counts separate them."""
     image = image_of("function main(a) captures(b) locals(c)\n state s\n return c")
     (main,) = image.functions
     assert (main.slots, main.parameters, main.captures) == (("a", "b", "c"), 1, 1)
 
 
-def test_equal_constants_of_one_type_are_one() -> None:
-    """1, 1.0 and true stay apart, also inside lists; 0.0 and -0.0 too."""
+def test_equal_constants_are_shared() -> None:
+    """1, 1.0 and true are distinct, also inside lists; 0.0 and -0.0 too."""
     values = [1, 1.0, True, (1,), (1.0,), (True,), 0.0, -0.0, {"a": (1,)}, {"a": (1.0,)}, {"b": (1,)}]
-    again = [1, 1.0, True, (1,), (1.0,), (True,), 0.0, -0.0, {"a": (1,)}, {"a": (1.0,)}, {"b": (1,)}]
-    body = [Set("x", Const(value)) for value in values + again]
-    assert repr(emit(one(*body, exit=Return(Slot("x")))).constants) == repr(tuple(values))
+    repeated = [1, 1.0, True, (1,), (1.0,), (True,), 0.0, -0.0, {"a": (1,)}, {"a": (1.0,)}, {"b": (1,)}]
+    body = [Set("x", Const(value)) for value in values + repeated]
+    assert repr(emit(one_state(*body, exit=Return(Slot("x")))).constants) == repr(tuple(values))
 
 
-def test_deep_expressions_and_constants_are_no_obstacle() -> None:
+def test_deep_expressions_and_constants_are_emitted() -> None:
     """50,000 levels of either are emitted without recursion."""
     constant: object = ()
     expression: Prim | Const = Const(1)
     for _ in range(50_000):
         constant = (constant,)
         expression = Prim("not", (expression,))
-    image = emit(one(Set("x", Const(constant)), exit=Return(expression)))
+    image = emit(one_state(Set("x", Const(constant)), exit=Return(expression)))
     assert len(Image.from_bytes(image.to_bytes()).functions[0].code) > 100_000
 
 
 def test_a_switch_is_a_table(image_of: Callable[[str], Image]) -> None:
-    """Equal tables are one; the first of two equal cases counts."""
+    """Equal tables are shared; the first of two equal cases applies."""
     cases = (("a", "s"), ("b", "t"), ("a", "t"))
     states = [
         State(name, (), Switch(Slot("x"), cases, default)) for name, default in [("s", None), ("t", "s")]
@@ -114,7 +114,7 @@ def test_a_switch_is_a_table(image_of: Callable[[str], Image]) -> None:
 
 
 def test_an_instruction_has_the_innermost_span_known() -> None:
-    """The operand's own, else the expression around it, else instruction, state, function."""
+    """The span of the operand, else of the enclosing expression, instruction, state or function."""
     spans = [Span("f", line, 1, line, 2) for line in range(1, 6)]
     inner = Prim("not", (Slot("x", span=spans[4]),), span=spans[3])
     body = (Set("x", inner, span=spans[2]), Set("y", Slot("x")))
@@ -122,8 +122,8 @@ def test_an_instruction_has_the_innermost_span_known() -> None:
     bare = State("t", (), Goto("s"))
     image = emit(Program("p", "main", (Function("main", (), (state, bare), (), ("x", "y"), span=spans[0]),)))
     (main,) = image.functions
-    places = [image.place_at(main, offset) for offset, _, _ in decode(main.code)]
-    assert [place and place[1] for place in places] == [5, 4, 3, 2, 2, 2, 2, 1]
+    spans = [image.place_at(main, offset) for offset, _, _ in decode(main.code)]
+    assert [place and place[1] for place in spans] == [5, 4, 3, 2, 2, 2, 2, 1]
     assert image.place(main.span) == ("f", 1, 1, 1, 2)
     assert [image.place(span) for span in main.state_spans] == [("f", 2, 1, 2, 2), None]
 
@@ -131,21 +131,22 @@ def test_an_instruction_has_the_innermost_span_known() -> None:
 @pytest.mark.parametrize(
     "program",
     [
-        one(exit=Goto("nowhere")),
-        one(exit=Branch(Const(1), "s", "nowhere")),
-        one(exit=Return(Slot("z"))),
-        one(Set("z", Const(1)), exit=Goto("s")),
-        one(exit=Call(Closure("nothing"), (), "x", "s")),
-        one(exit=Goto("s"), handler=Handler("nowhere", "x")),
-        one(exit=Return(Const([1]))),
-        one(exit=Return(Const({1: 1}))),
-        one(Set("x", Const(1), span=Span("p", 2**32, 1, 2**32, 2)), exit=Goto("s")),
+        one_state(exit=Goto("nowhere")),
+        one_state(exit=Branch(Const(1), "s", "nowhere")),
+        one_state(exit=Return(Slot("z"))),
+        one_state(Set("z", Const(1)), exit=Goto("s")),
+        one_state(exit=Call(Closure("nothing"), (), "x", "s")),
+        one_state(exit=Goto("s"), handler=Handler("nowhere", "x")),
+        one_state(exit=Return(Const([1]))),
+        one_state(exit=Return(Const({1: 1}))),
+        one_state(Set("x", Const(1), span=Span("p", 2**32, 1, 2**32, 2)), exit=Goto("s")),
         Program("p", "nothing", ()),
         Program("p", "main", (Function("main", (), (State("s", (), Goto("s")),) * 2),)),
     ],
 )
-def test_what_cannot_be_emitted_is_refused(program: Program) -> None:
-    """Unknown states, slots and functions, constants that are no values, names given twice, lines
-    that no word holds."""
+def test_invalid_program_is_not_emitted(program: Program) -> None:
+    """Unknown states, slots and functions, invalid constants, duplicate names, and line numbers that exceed a
+    word.
+    """
     with pytest.raises(EmitError):
         emit(program)

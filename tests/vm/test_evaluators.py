@@ -17,14 +17,14 @@ from llc.vm.values.values import from_host
 
 
 def judge(name: str, *operands: Any) -> tuple[str, dict[str, Any]]:
-    """The verdict and details of an evaluator."""
+    """Verdict and details of an evaluator."""
     result = HANDLERS[f"judge_{name}"](*map(from_host, operands))
     assert result.keys() == {"verdict", "details"}
     return result["verdict"], result["details"]
 
 
-def ran(**fields: Any) -> dict[str, Any]:
-    """The result of an action that ran."""
+def action_result(**fields: Any) -> dict[str, Any]:
+    """Result of an action."""
     return {"output": "", "stderr": "", "exit_code": 0, "duration_ms": 5, "elapsed_ms": 9, **fields}
 
 
@@ -35,29 +35,29 @@ def ran(**fields: Any) -> dict[str, Any]:
     ("code", "verdict"), [(0, "success"), (1, "failure"), (2, "error"), (3, "error"), (255, "error")]
 )
 def test_rule_8_exit_codes(code: int, verdict: str) -> None:
-    """0 success, 1 failure, 2 and more error; the details are the code."""
-    assert judge("exit", ran(exit_code=code), None, None) == (verdict, {"exit_code": code})
+    """0 is success, 1 failure, 2 and higher error; the details contain the code."""
+    assert judge("exit", action_result(exit_code=code), None, None) == (verdict, {"exit_code": code})
 
 
 def test_rule_8_lists_of_codes_widen_the_verdicts() -> None:
-    """A given list takes the place of the default one."""
-    assert judge("exit", ran(exit_code=5), [0], [1, 5])[0] == "failure"
-    assert judge("exit", ran(exit_code=3), [0, 3], None)[0] == "success"
-    assert judge("exit", ran(exit_code=0), [3], None)[0] == "error"
-    assert judge("exit", ran(exit_code=137), [0], [137])[0] == "failure"
+    """A given list replaces the default."""
+    assert judge("exit", action_result(exit_code=5), [0], [1, 5])[0] == "failure"
+    assert judge("exit", action_result(exit_code=3), [0, 3], None)[0] == "success"
+    assert judge("exit", action_result(exit_code=0), [3], None)[0] == "error"
+    assert judge("exit", action_result(exit_code=137), [0], [137])[0] == "failure"
 
 
 def test_an_exit_code_may_be_read_from_text() -> None:
-    """A `source` gives what was captured, perhaps as text."""
+    """A `source` gives captured text."""
     assert judge("exit", {"exit_code": "1"}, None, None) == ("failure", {"exit_code": 1})
     verdict, details = judge("exit", {"exit_code": "x"}, None, None)
     assert (verdict, details["exit_code"]) == ("error", None)
     assert '"x"' in details["message"]
 
 
-def test_a_timeout_is_an_error_whatever_the_lists_say() -> None:
-    """The code of a group that was ended says nothing about the command."""
-    action = ran(exit_code=143, signal="SIGTERM", timed_out="action", duration_ms=5000)
+def test_timeout_is_an_error_for_any_code_list() -> None:
+    """The exit code of a killed process group is meaningless."""
+    action = action_result(exit_code=143, signal="SIGTERM", timed_out="action", duration_ms=5000)
     verdict, details = judge("exit", action, [0, 143], None)
     assert verdict == "error"
     assert details == {"exit_code": 143, "reason": "timeout", "message": "timed out after 5 s"}
@@ -83,21 +83,21 @@ def test_a_timeout_is_an_error_whatever_the_lists_say() -> None:
         ({"exit_code": 1, "error": {"kind": "spawn", "message": "too big"}}, "failed-to-start", "too big"),
     ],
 )
-def test_rule_8_a_crash_is_an_error_that_says_why(fields: dict[str, Any], reason: str, message: str) -> None:
-    """Output evaluators ask this first; a crash is never "pattern not found"."""
-    verdict, details = judge("crash", ran(**fields))
+def test_rule_8_crash_is_an_error_with_a_reason(fields: dict[str, Any], reason: str, message: str) -> None:
+    """Output evaluators check for a crash first; a crash is never "pattern not found"."""
+    verdict, details = judge("crash", action_result(**fields))
     assert (verdict, details["reason"], details["exit_code"]) == ("error", reason, fields["exit_code"])
     assert message in details["message"]
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 125, 128, 193, 255])
 def test_rule_8_other_codes_are_no_crash(code: int) -> None:
-    """The output says what they mean."""
-    assert HANDLERS["judge_crash"](ran(exit_code=code)) is None
+    """The output defines their meaning."""
+    assert HANDLERS["judge_crash"](action_result(exit_code=code)) is None
 
 
-def test_nothing_ran_is_no_crash() -> None:
-    """A decision state before any action."""
+def test_missing_result_is_no_crash() -> None:
+    """A decision state may precede every action."""
     assert HANDLERS["judge_crash"](None) is None
 
 
@@ -122,7 +122,7 @@ def test_nothing_ran_is_no_crash() -> None:
     ],
 )
 def test_numbers_are_read_from_text(text: Any, number: float) -> None:
-    """Decimal, with white space around it; a whole number is an integer."""
+    """Decimal numbers with surrounding white space; a number without fraction is an integer."""
     assert number_in(text) == number
     assert isinstance(number_in(text), type(number))
 
@@ -151,14 +151,12 @@ def test_numbers_are_read_from_text(text: Any, number: float) -> None:
         float("inf"),
     ],
 )
-def test_other_texts_are_no_numbers(text: Any) -> None:
-    """Nothing is guessed."""
+def test_other_texts_are_not_numbers(text: Any) -> None:
     assert number_in(from_host(text)) is None
 
 
 @given(number=st.integers() | st.floats(allow_nan=False, allow_infinity=False))
 def test_printed_numbers_read_back(number: float) -> None:
-    """Whatever a program prints for a number is that number."""
     assert number_in(f" {number!r}\n") == number
 
 
@@ -168,7 +166,7 @@ def test_printed_numbers_read_back(number: float) -> None:
     operator=st.sampled_from(["eq", "ne", "lt", "le", "gt", "ge"]),
 )
 def test_numeric_compares(left: int, right: int, operator: str) -> None:
-    """`success` where the comparison holds, `failure` where not."""
+    """`success` if the comparison holds, else `failure`."""
     holds = {"eq": left == right, "ne": left != right, "lt": left < right}
     holds |= {"le": left <= right, "gt": left > right, "ge": left >= right}
     expected = "success" if holds[operator] else "failure"
@@ -178,7 +176,7 @@ def test_numeric_compares(left: int, right: int, operator: str) -> None:
 
 
 def test_numeric_without_a_number_is_an_error() -> None:
-    """The message says which of the two it was, and shows it."""
+    """The message names the operand that is not a number, and its value."""
     verdict, details = judge("numeric", "5 errors", "le", 5)
     assert verdict == "error"
     assert details["message"] == 'the output is not a number: "5 errors"'
@@ -201,7 +199,7 @@ def test_numeric_without_a_number_is_an_error() -> None:
     ],
 )
 def test_the_number_of_an_output_is_its_last_line(output: str, value: float | None) -> None:
-    """The last line that is not blank, if it holds a number and nothing else."""
+    """The last non-blank line, if it is a number."""
     verdict, details = judge("numeric", output, "eq", 0 if value is None else value)
     assert (verdict, details["value"]) == ("error" if value is None else "success", value)
     verdict, details = judge("convergence", output, 0, 0, None, None, "minimize")
@@ -209,17 +207,17 @@ def test_the_number_of_an_output_is_its_last_line(output: str, value: float | No
     assert judge("convergence", "7", 0, 0, output, None, "minimize")[1]["previous"] == value
 
 
-def test_without_a_number_the_message_has_what_the_command_said() -> None:
-    """The last line of its error output explains why there is none."""
-    said = "warning\njq: error (at <stdin>:1): Cannot index array with string\n"
+def test_missing_number_message_has_the_error_output() -> None:
+    """The last line of stderr explains why there is no number."""
+    stderr = "warning\njq: error (at <stdin>:1): Cannot index array with string\n"
     expected = 'the output is not a number: "" (jq: error (at <stdin>:1): Cannot index array with string)'
-    assert judge("numeric", "", "eq", 0, said)[1]["message"] == expected
-    assert judge("convergence", "", 0, 0, None, None, "minimize", said)[1]["message"] == expected
-    assert judge("numeric", "5", "eq", "x", said)[1]["message"] == 'the target is not a number: "x"'
+    assert judge("numeric", "", "eq", 0, stderr)[1]["message"] == expected
+    assert judge("convergence", "", 0, 0, None, None, "minimize", stderr)[1]["message"] == expected
+    assert judge("numeric", "5", "eq", "x", stderr)[1]["message"] == 'the target is not a number: "x"'
 
 
 def test_an_unknown_operator_is_a_fault() -> None:
-    """The frontend never lets one through."""
+    """The frontend rejects unknown operators."""
     with pytest.raises(PrimitiveFault):
         judge("numeric", "5", "almost", 5)
 
@@ -228,7 +226,7 @@ def test_an_unknown_operator_is_a_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "pattern", "match", "found"),
+    ("text", "pattern", "match", "is_match"),
     [
         ("All tests passed\n", "tests passed", "auto", True),
         ("3 passed in 0.1s", r"\d+ passed", "auto", True),
@@ -245,29 +243,29 @@ def test_an_unknown_operator_is_a_fault() -> None:
         ("x", "^$", "regex", False),
     ],
 )
-def test_contains(text: str, pattern: str, match: str, found: bool) -> None:
-    """A substring or an RE2 expression; `negate` turns the verdict round, not the details."""
-    details = {"matched": found, "pattern": pattern}
+def test_contains(text: str, pattern: str, match: str, is_match: bool) -> None:
+    """A substring or an RE2 expression; `negate` inverts the verdict, not the details."""
+    details = {"matched": is_match, "pattern": pattern}
     assert judge("contains", text, pattern, match, False, False) == (
-        "success" if found else "failure",
+        "success" if is_match else "failure",
         details,
     )
     assert judge("contains", text, pattern, match, True, False) == (
-        "failure" if found else "success",
+        "failure" if is_match else "success",
         details,
     )
 
 
 @pytest.mark.parametrize("pattern", ["(", "a**", "[z-a]", r"(?<=x)y", r"(a)\1", "\\"])
 def test_an_invalid_expression_is_an_error(pattern: str) -> None:
-    """RE2 has no look-behind and no back-references; the message says what it did not like."""
+    """RE2 has no look-behind and no back-references; the message quotes RE2."""
     verdict, details = judge("contains", "text", pattern, "regex", False, False)
     assert verdict == "error"
     assert details["message"].startswith("the pattern is no RE2 expression: ")
 
 
-def test_not_found_in_a_cut_output_is_an_error() -> None:
-    """What was left out may have had it; what was kept and has it is enough."""
+def test_not_found_in_truncated_output_is_an_error() -> None:
+    """The omitted part may contain the pattern; a match in the kept part is a success."""
     assert judge("contains", "abc", "x", "auto", False, True)[0] == "error"
     assert judge("contains", "abc", "x", "auto", True, True)[0] == "error"
     assert judge("contains", "abc", "b", "auto", False, True)[0] == "success"
@@ -275,14 +273,14 @@ def test_not_found_in_a_cut_output_is_an_error() -> None:
 
 
 def test_catastrophic_expressions_are_linear() -> None:
-    """What would keep a backtracking engine busy for years."""
+    """Expressions for which a backtracking engine takes years."""
     assert judge("contains", "a" * 100_000 + "b", "(a+)+$", "regex", False, False)[0] == "failure"
     assert judge("contains", "a" * 50_000, "(a|a)*(a|aa)*c", "regex", False, False)[0] == "failure"
 
 
 @given(text=st.text(), pattern=st.text(), match=st.sampled_from(["auto", "substring", "regex"]))
 def test_any_text_and_pattern_get_a_verdict(text: str, pattern: str, match: str) -> None:
-    """Half surrogate pairs and all; a substring is always found in `auto`."""
+    """Also lone surrogates; a substring is always found in `auto`."""
     verdict, details = judge("contains", text, pattern, match, False, False)
     assert verdict in ("success", "failure", "error")
     if match != "regex" and pattern in text:
@@ -290,8 +288,8 @@ def test_any_text_and_pattern_get_a_verdict(text: str, pattern: str, match: str)
 
 
 @given(text=st.text("ab\n"), pattern=st.from_regex(r"[ab.]{0,3}[*+?]?", fullmatch=True))
-def test_simple_expressions_mean_what_python_says(text: str, pattern: str) -> None:
-    """RE2 and Python agree on what is common to both."""
+def test_simple_expressions_agree_with_python(text: str, pattern: str) -> None:
+    """RE2 and Python agree on their common subset."""
     try:
         expected = re.search(pattern, text) is not None
     except re.error:
@@ -324,8 +322,8 @@ def test_simple_expressions_mean_what_python_says(text: str, pattern: str) -> No
 )
 def test_json_compares_by_value(value: Any, operator: str, target: Any, verdict: str) -> None:
     """Equality for any value, order for numbers only."""
-    found, details = judge("json", {"value": value}, ".x", operator, target)
-    assert found == verdict
+    actual, details = judge("json", {"value": value}, ".x", operator, target)
+    assert actual == verdict
     assert (details["value"], details["path"], details["target"]) == (
         from_host(value), ".x", from_host(target)
     )  # fmt: skip
@@ -333,7 +331,7 @@ def test_json_compares_by_value(value: Any, operator: str, target: Any, verdict:
 
 
 def test_json_that_jq_could_not_read_is_an_error() -> None:
-    """The details carry jq's own words."""
+    """The details contain the message of jq."""
     reply = {"error": {"kind": "invalid", "message": "not JSON"}}
     details = {"path": ".x", "target": 0, "error": "invalid", "message": "not JSON"}
     assert judge("json", reply, ".x", "eq", 0) == ("error", details)
@@ -363,12 +361,12 @@ def test_json_that_jq_could_not_read_is_an_error() -> None:
 def test_rule_4_convergence(
     text: str, target: Any, tolerance: Any, last: Any, direction: str, verdict: str
 ) -> None:
-    """Target first, then better than before, else stall; the first measurement is progress."""
+    """Target reached first, then better than before, else stall; the first measurement is progress."""
     assert judge("convergence", text, target, tolerance, None, last, direction)[0] == verdict
 
 
 def test_rule_4_details() -> None:
-    """current, previous, target, delta; whole numbers as such."""
+    """The details have current, previous, target, delta; integers stay integers."""
     details = {"current": 8, "previous": 10, "target": 0, "delta": -2}
     assert judge("convergence", "8\n", 0, 0, None, 10, "minimize") == ("progress", details)
     assert judge("convergence", "8", 0, 0, None, None, "minimize")[1] == {
@@ -377,15 +375,15 @@ def test_rule_4_details() -> None:
 
 
 def test_rule_4_an_explicit_previous_replaces_the_last() -> None:
-    """As long as it is a number."""
+    """If it is a number."""
     verdict, details = judge("convergence", "8", 0, 0, "7", 10, "minimize")
     assert (verdict, details["previous"]) == ("stall", 7)
     assert "previous_ignored" not in details
 
 
 @pytest.mark.parametrize("previous", ["", "fixed 3 files", [], True])
-def test_rule_4_a_useless_previous_falls_back_and_says_so(previous: Any) -> None:
-    """To the last value this state measured."""
+def test_rule_4_invalid_previous_falls_back(previous: Any) -> None:
+    """The last measured value is used, and the details say so."""
     verdict, details = judge("convergence", "8", 0, 0, previous, 10, "minimize")
     assert (verdict, details["previous"]) == ("progress", 10)
     assert details["previous_ignored"].startswith("the given `previous` is ")
@@ -400,7 +398,7 @@ def test_rule_4_a_useless_previous_falls_back_and_says_so(previous: Any) -> None
     ],
 )
 def test_convergence_without_a_number_is_an_error(operands: tuple[Any, ...], message: str) -> None:
-    """And keeps what it does know."""
+    """The details keep the known values."""
     verdict, details = judge("convergence", *operands, None, 5, "minimize")
     assert verdict == "error"
     assert message in details["message"]
@@ -419,13 +417,13 @@ def test_a_confident_verdict() -> None:
 
 @pytest.mark.parametrize(("suffix", "verdict"), [(True, "success_uncertain"), (False, "success")])
 def test_an_uncertain_verdict(suffix: bool, verdict: str) -> None:
-    """Below `min_confidence` it is not confident, and the suffix says so where it is wanted."""
-    found, details = judge("model", {"reply": {"verdict": "success", "confidence": 0.5}}, 0.7, suffix)
-    assert (found, details["confident"]) == (verdict, False)
+    """Below `min_confidence` the verdict is not confident and gets the suffix if that is on."""
+    actual, details = judge("model", {"reply": {"verdict": "success", "confidence": 0.5}}, 0.7, suffix)
+    assert (actual, details["confident"]) == (verdict, False)
 
 
-def test_the_bound_itself_is_confident() -> None:
-    """`confidence >= min_confidence`, as the seed's code has it; no confidence counts as 1."""
+def test_confidence_equal_to_the_minimum_is_confident() -> None:
+    """`confidence >= min_confidence`, as in the seed's code; a missing confidence is 1."""
     assert judge("model", {"reply": {"verdict": "x", "confidence": 0.5}}, 0.5, True)[0] == "x"
     assert judge("model", {"reply": {"verdict": "x"}}, 0.9, True)[0] == "x"
 
@@ -441,45 +439,45 @@ def test_the_bound_itself_is_confident() -> None:
         {"verdict": "x", "confidence": True},
     ],
 )
-def test_a_reply_that_is_none_is_an_error(reply: dict[str, Any]) -> None:
-    """With the reply in the details, to look at."""
+def test_malformed_reply_is_an_error(reply: dict[str, Any]) -> None:
+    """The details contain the reply."""
     verdict, details = judge("model", {"reply": reply}, 0.5, False)
     assert (verdict, details["error"], details["raw"]) == ("error", "invalid-reply", reply)
     assert details["message"]
 
 
 def test_a_failed_call_is_an_error() -> None:
-    """The details name what went wrong."""
+    """The details contain the error."""
     reply = {"error": {"kind": "rate-limited", "message": "429"}, "elapsed_ms": 5}
     assert judge("model", reply, 0.5, False) == ("error", {"error": "rate-limited", "message": "429"})
     assert judge("model", {}, 0.5, False)[1]["message"] == "the model gave no evaluation"
 
 
 def test_a_fault_is_an_error() -> None:
-    """For the state's `_error` route."""
+    """The `_error` route takes it."""
     fault = {"kind": "undefined-variable", "message": "no `x`", "span": "a.yaml:1:2"}
     details = {"error": "undefined-variable", "message": "no `x`"}
     assert judge("fault", fault) == ("error", details)
 
 
 @pytest.mark.parametrize(
-    ("result", "said"),
+    ("result", "expected"),
     [
         ({"verdict": "blocked", "details": {}}, ["`check`", "`blocked`", "`on_blocked`"]),
         ({"verdict": "error", "details": {"message": "no number"}}, ["`error` (no number)", "`on_error`"]),
         ({"verdict": "error", "details": {"exit_code": 2}}, ["`error` (exit code 2)", "`_error`"]),
     ],
 )
-def test_an_unrouted_verdict_says_what_would_route_it(result: dict[str, Any], said: list[str]) -> None:
-    """The fault a loop ends with."""
+def test_unrouted_verdict_names_the_missing_route(result: dict[str, Any], expected: list[str]) -> None:
+    """The message of the fault that ends the loop."""
     fault = HANDLERS["unrouted"]("check", from_host(result))
     assert fault["kind"] == "unrouted-verdict"
-    assert all(part in fault["message"] for part in said)
+    assert all(part in fault["message"] for part in expected)
 
 
 @given(data=st.data())
 def test_results_are_plain_data(data: st.DataObject) -> None:
-    """Every result can stand in the journal."""
+    """Every result can be written to the journal."""
     scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
     operands = data.draw(st.lists(scalars, min_size=5, max_size=5))
     json.dumps(judge("convergence", *operands, "minimize"))
@@ -498,13 +496,13 @@ def test_results_are_plain_data(data: st.DataObject) -> None:
     ],
 )
 def test_progress_ends_nearer_to_the_target(before: int, now: int, direction: str, verdict: str) -> None:
-    """A step in the direction that passes the target by more than it was away is a stall."""
+    """A step that overshoots the target by more than the previous distance is a stall."""
     assert judge("convergence", str(now), 0, 0, None, before, direction)[0] == verdict
 
 
 @pytest.mark.parametrize(("target", "verdict"), [("x", "error"), (0, "error"), (None, "failure")])
 def test_a_missing_value_is_not_different_from_the_target(target: Any, verdict: str) -> None:
-    """`ne` with null is an error, since a wrong path gives null; null itself can be compared."""
+    """`ne` with null is an error, since a wrong path gives null; comparing with null is allowed."""
     assert judge("json", {"value": None}, ".a", "ne", target)[0] == verdict
 
 
@@ -516,12 +514,12 @@ def test_a_missing_value_is_not_different_from_the_target(target: Any, verdict: 
     [("a\n b \n\n", "last", "b"), ("a\nb", "first", "a"), ("a\nb", -2, "a"), ("a", 3, ""), ("", "last", "")],
 )
 def test_a_line_is_a_verdict(text: str, line: str | int, verdict: str) -> None:
-    """Blank lines do not count, and where there is no such line the verdict is empty."""
+    """Blank lines do not count; without such a line the verdict is empty."""
     assert judge("line", text, line) == (verdict, {"token": verdict, "line": line})
 
 
 @pytest.mark.parametrize(
-    ("numbers", "most", "is_falling", "verdict"),
+    ("numbers", "window", "is_falling", "verdict"),
     [
         ("", 1, False, "success"),
         ("3", 1, False, "success"),
@@ -532,19 +530,19 @@ def test_a_line_is_a_verdict(text: str, line: str | int, verdict: str) -> None:
         ("9\n9", 1, True, "failure"),
     ],
 )
-def test_scores_stall(numbers: str, most: int, is_falling: bool, verdict: str) -> None:
-    """What is not more than half better is no progress; lines that are no numbers are skipped."""
-    assert judge("history", numbers, most, 0.5, is_falling)[0] == verdict
+def test_scores_stall(numbers: str, window: int, is_falling: bool, verdict: str) -> None:
+    """An improvement of at most half is no progress; non-numeric lines are skipped."""
+    assert judge("history", numbers, window, 0.5, is_falling)[0] == verdict
 
 
 def test_an_exit_code_is_an_error_for_output() -> None:
-    """Any but 0."""
-    assert HANDLERS["judge_failed_exit"](ran()) is None
-    assert judge("failed_exit", ran(exit_code=4))[0] == "error"
+    """Any code but 0."""
+    assert HANDLERS["judge_failed_exit"](action_result()) is None
+    assert judge("failed_exit", action_result(exit_code=4))[0] == "error"
 
 
-def test_a_text_means_error() -> None:
-    """Instead of `failure` only."""
+def test_error_pattern() -> None:
+    """A match turns only `failure` into an error."""
     no = {"verdict": "failure", "details": {}}
     assert judge("error_text", no, "401 denied", ("denied",))[0] == "error"
     assert judge("error_text", no, "fine", ("denied",))[0] == "failure"
@@ -553,5 +551,5 @@ def test_a_text_means_error() -> None:
 
 @pytest.mark.parametrize(("text", "number"), [("n=3 n = 5e1", "5e1"), ("m=3", None), ("n=", None)])
 def test_the_last_number_after_a_key(text: str, number: str | None) -> None:
-    """As text, which `output_numeric` reads."""
+    """The result is text, which `output_numeric` reads."""
     assert HANDLERS["number_after"](text, "n") == number

@@ -28,7 +28,7 @@ def value_of(machine: Machine) -> Any:
 
 
 def test_a_fault_has_kind_message_place_and_backtrace(machine_of: MachineOf) -> None:
-    """The place is the innermost span known; calls show where they were made."""
+    """The span is the innermost one; frames have the spans of their calls."""
     fault = fault_of(
         machine_of("""
         source 0 "flow.sexp"
@@ -57,7 +57,7 @@ def test_a_fault_has_kind_message_place_and_backtrace(machine_of: MachineOf) -> 
 
 
 def test_a_handler_gets_the_fault_as_a_map(machine_of: MachineOf) -> None:
-    """Kind, message and place; what the state did before stays done."""
+    """Kind, message and span; earlier assignments of the state are kept."""
     machine = machine_of("""
         source 0 "a.yaml"
         function main() locals(x, fault)
@@ -75,7 +75,7 @@ def test_a_handler_gets_the_fault_as_a_map(machine_of: MachineOf) -> None:
 
 
 def test_a_fault_unwinds_to_the_nearest_handler(machine_of: MachineOf) -> None:
-    """Through calls that have none; a handler of another state does not count."""
+    """Through calls without a handler; handlers of other states do not apply."""
     machine = machine_of("""
         function main() locals(r, fault)
           state s on fault -> outer(fault)
@@ -104,7 +104,7 @@ def test_a_fault_unwinds_to_the_nearest_handler(machine_of: MachineOf) -> None:
 
 
 def test_a_fault_in_an_exit_belongs_to_its_state(machine_of: MachineOf) -> None:
-    """Arguments of effects, subjects without a case."""
+    """Arguments of effects, switch subjects without a case."""
     for exit in ("perform shell 5 -> r then end", 'switch "x" {"y" -> end}', "fail 5"):
         machine = machine_of(f"""
             function main() locals(r, fault)
@@ -135,15 +135,15 @@ def test_a_fault_in_an_exit_belongs_to_its_state(machine_of: MachineOf) -> None:
         ('fail {"kind": 5}', "user", '{"kind": 5}'),
     ],
 )
-def test_each_fault_says_what_went_wrong(machine_of: MachineOf, exit: str, kind: str, message: str) -> None:
-    """Kind and message of the machine's own faults and of `fail`."""
+def test_kinds_and_messages_of_faults(machine_of: MachineOf, exit: str, kind: str, message: str) -> None:
+    """Faults of the machine and of `fail`."""
     fault = fault_of(machine_of(f"function main() locals(r)\n state s\n {exit}\n state end\n return r"))
     assert fault.kind == kind
     assert message in fault.message
 
 
-def test_a_fault_raised_again_keeps_what_it_was(machine_of: MachineOf) -> None:
-    """Kind, message, details and first place survive a handler that fails with the same map."""
+def test_reraised_fault_is_unchanged(machine_of: MachineOf) -> None:
+    """Kind, message, details and original span survive a handler that fails with the same map."""
     machine = machine_of("""
         source 0 "a.yaml"
         function main() locals(fault)
@@ -158,8 +158,8 @@ def test_a_fault_raised_again_keeps_what_it_was(machine_of: MachineOf) -> None:
     assert fault.backtrace == (("main", "s", ("a.yaml", 4, 5, 4, 9)),)
 
 
-def test_a_backtrace_is_bounded(machine_of: MachineOf) -> None:
-    """The first and last eight frames, and how many stood between."""
+def test_backtrace_is_limited(machine_of: MachineOf) -> None:
+    """The first and last eight frames, and the number of omitted ones."""
     machine = machine_of("""
         function main()
           state s
@@ -181,8 +181,8 @@ def test_a_backtrace_is_bounded(machine_of: MachineOf) -> None:
     assert fault.trace_lines()[TRACE_ENDS] == "… 985 more"
 
 
-def test_a_program_that_failed_has_ended(machine_of: MachineOf) -> None:
-    """Its frames can still be looked at, but it does not go on."""
+def test_failed_program_has_ended(machine_of: MachineOf) -> None:
+    """Its frames can be inspected, but it cannot resume."""
     machine = machine_of('function main()\n state s\n fail "no"')
     fault_of(machine)
     assert [view.state for view in machine.frames()] == ["s"]
@@ -190,8 +190,8 @@ def test_a_program_that_failed_has_ended(machine_of: MachineOf) -> None:
         machine.resume()
 
 
-def test_a_value_that_doubles_is_too_large_to_leave(machine_of: MachineOf) -> None:
-    """Sharing keeps it small inside; written out it would fill memory, so that is a fault."""
+def test_exponential_value_is_too_large_for_the_host(machine_of: MachineOf) -> None:
+    """Sharing keeps it small in the machine; expanded it would fill memory, so that is a fault."""
     machine = machine_of("""
         function main() locals(i, x)
           state first
@@ -208,8 +208,8 @@ def test_a_value_that_doubles_is_too_large_to_leave(machine_of: MachineOf) -> No
     assert fault_of(machine).kind == "too-large"
 
 
-def test_a_program_without_spans_faults_without_places(image_of: Callable[[str], Image]) -> None:
-    """There is then no place to show, and the rest is as ever."""
+def test_program_without_spans_faults_without_a_span(image_of: Callable[[str], Image]) -> None:
+    """The other fields are the same."""
     fault = fault_of(Machine(image_of('function main()\n state s\n fail "no"')))
     assert fault.span is None
     assert fault.trace_lines() == ["in `main`, state `s`"]

@@ -40,8 +40,10 @@ def ticks(machine: Machine) -> int:
         ("state a\n call closure f()() -> i then b\n state b\n tailcall closure f()()", 3),
     ],
 )
-def test_ticks_are_entries_and_jumps_back(machine_of: MachineOf, states: str, expected: int) -> None:
-    """Forward jumps, effects and returns are free, whichever exit or handler takes them."""
+def test_ticks_are_function_entries_and_backward_jumps(
+    machine_of: MachineOf, states: str, expected: int
+) -> None:
+    """Forward jumps, effects and returns are free, for any exit or handler."""
     text = f"function main(n) locals(i)\n {states}\n function f()\n state s\n return 1"
     assert ticks(machine_of(text, [10])) == expected
 
@@ -62,7 +64,7 @@ function main(n) locals(i, x)
 
 
 def test_out_of_fuel_stops_at_the_start_of_a_state(machine_of: MachineOf) -> None:
-    """Nothing of the state that was jumped to has run yet; `refuel` goes on from there."""
+    """No instruction of the target state has run; `refuel` continues there."""
     machine = machine_of(LOOP, [3], fuel=2)
     assert isinstance(machine.resume(), Effect)
     assert isinstance(machine.resume({}), OutOfFuel)
@@ -77,8 +79,7 @@ def test_out_of_fuel_stops_at_the_start_of_a_state(machine_of: MachineOf) -> Non
     assert isinstance(machine.resume(), Done)
 
 
-def test_fuel_bounds_what_runs(machine_of: MachineOf) -> None:
-    """A loop without end stops after exactly as many ticks as it was given."""
+def test_endless_loop_uses_exactly_its_fuel(machine_of: MachineOf) -> None:
     machine = machine_of("function main()\n state s\n goto s", fuel=1000)
     for total in (1000, 1500, 2000):
         assert isinstance(machine.resume(), OutOfFuel)
@@ -87,18 +88,18 @@ def test_fuel_bounds_what_runs(machine_of: MachineOf) -> None:
 
 
 def test_no_fuel_is_no_step(machine_of: MachineOf) -> None:
-    """With 0 or 1 ticks a machine stops before its first state: entering it is the first tick."""
+    """With 0 or 1 ticks a machine stops before its first state, since entering it costs the first tick."""
     for fuel in (0, 1):
         assert isinstance(machine_of("function main()\n state s\n return 1", fuel=fuel).resume(), OutOfFuel)
     assert isinstance(machine_of("function main()\n state s\n return 1", fuel=2).resume(), Done)
 
 
-def test_code_that_no_verifier_saw_cannot_loop_for_free() -> None:
-    """Offsets that lead backwards, fall through or overlap do not change what a jump costs."""
+def test_unverified_code_uses_fuel() -> None:
+    """Offsets that lead backwards, fall through or overlap do not change the cost of a jump."""
     jump = BY_NAME["JUMP"].number
     code = [jump, 1, jump, 2, jump, 0]
     for offsets in ([0, 2, 4], [4, 2, 0], [0, 0, 0], [2, 4, 0]):
-        outcome = run_forged(code, offsets, {})
+        outcome = run_unverified(code, offsets, {})
         assert isinstance(outcome, OutOfFuel | ValueError)
 
 
@@ -116,12 +117,12 @@ INSTRUCTIONS = st.sampled_from(ROWS).flatmap(
 def test_any_code_ends_or_runs_out_of_fuel(
     code: list[int], offsets: list[int], handlers: dict[int, tuple[int, int]]
 ) -> None:
-    """Whatever an unverified image says: an outcome or an exception, never a run without end."""
-    run_forged(code, offsets, handlers)
+    """An unverified image gives an outcome or an exception, never an endless run."""
+    run_unverified(code, offsets, handlers)
 
 
-def run_forged(code: list[int], offsets: list[int], handlers: dict[int, tuple[int, int]]) -> object:
-    """The outcome of an image that no verifier saw, or the exception it ended in."""
+def run_unverified(code: list[int], offsets: list[int], handlers: dict[int, tuple[int, int]]) -> object:
+    """Outcome or exception of an unverified image."""
     states = [f"s{index}" for index in range(len(offsets))]
     main = FunctionCode(
         "main", 0, 0, ("x", "y"), states, words(offsets), words(code), handlers, [{"a": 0}], 0

@@ -31,7 +31,7 @@ def find(name: Any, captures: int) -> int:
 
 
 def store(*values: Any) -> tuple[Any, Any]:
-    """(references, nodes) as they come back from a file."""
+    """References and nodes after a JSON round trip."""
     writer = HeapWriter(NAMES.__getitem__)
     references = [writer.write(value) for value in values]
     stored = json.loads(json.dumps([references, writer.nodes]))
@@ -44,26 +44,26 @@ def load(stored: tuple[Any, Any]) -> list[Any]:
 
 
 @given(st.lists(VALUES, max_size=4))
-def test_plain_values_survive_json(values: list[Any]) -> None:
-    """Every value comes back exactly: integers of any size, NaN, infinities, lone surrogates."""
+def test_plain_values_round_trip(values: list[Any]) -> None:
+    """Exactly: integers of any size, NaN, infinities, lone surrogates."""
     assert repr(load(store(*values))) == repr(values)
 
 
 @given(st.lists(VALUES, max_size=4))
-def test_storing_what_was_loaded_gives_the_same_table(values: list[Any]) -> None:
-    """The table is canonical for the values and their sharing."""
+def test_table_is_canonical(values: list[Any]) -> None:
+    """Storing loaded values gives the same table."""
     stored = store(*values)
     assert store(*load(stored)) == stored
 
 
 def test_huge_integers_survive_json() -> None:
-    """JSON readers limit integers; the table does not rely on them."""
+    """JSON readers limit integers; the table writes them as text."""
     values = [2**63, -(2**63) - 1, 10**10_000, -(10**10_000)]
     assert load(store(*values)) == values
 
 
 def test_sharing_is_kept() -> None:
-    """What is one object in memory is one node, and one object again."""
+    """One object is one node, and one object again after loading."""
     shared = ("a", 1)
     once, twice = load(store((shared, {"k": shared}), shared))
     assert once[0] is once[1]["k"]
@@ -71,18 +71,18 @@ def test_sharing_is_kept() -> None:
 
 
 @st.composite
-def chains(draw: st.DrawFn) -> list[Any]:
-    """Lists that begin anywhere in one another, and hold one another."""
-    made: list[Any] = [()]
+def sharing_lists(draw: st.DrawFn) -> list[Any]:
+    """Lists that start inside one another or contain one another."""
+    lists: list[Any] = [()]
     for _ in range(draw(st.integers(1, 12))):
-        tail = draw(st.sampled_from(made))
-        items = draw(st.lists(ATOMS | st.sampled_from(made), max_size=3))
-        made.append(append(tuple(items), tail if draw(st.booleans()) else pair(None, tail)))
-    return made
+        tail = draw(st.sampled_from(lists))
+        items = draw(st.lists(ATOMS | st.sampled_from(lists), max_size=3))
+        lists.append(append(tuple(items), tail if draw(st.booleans()) else pair(None, tail)))
+    return lists
 
 
-def shape(values: list[Any]) -> list[Any]:
-    """What the values are and which parts of them are one object."""
+def identity_structure(values: list[Any]) -> list[Any]:
+    """The values, with a number for each distinct object."""
     numbers: dict[int, int] = {}
     held: list[Any] = []
     rows: list[Any] = []
@@ -100,39 +100,39 @@ def shape(values: list[Any]) -> list[Any]:
     return [[number(value) for value in values], rows]
 
 
-@given(chains())
-def test_lists_that_share_their_ends_still_do(values: list[Any]) -> None:
-    """Which pairs are one object is kept, whichever of them comes first."""
+@given(sharing_lists())
+def test_shared_tails_are_kept(values: list[Any]) -> None:
+    """The identity of pairs is kept, whichever list is stored first."""
     stored = store(*values)
-    assert shape(load(stored)) == shape(values)
+    assert identity_structure(load(stored)) == identity_structure(values)
     assert store(*load(stored)) == stored
 
 
 def test_a_long_list_of_pairs_is_few_nodes() -> None:
-    """And a reference may begin anywhere in it."""
+    """A reference may start anywhere in the list."""
     items = pairs(range(100_000), pair(None, ()))
-    part = items
+    tail = items
     for _ in range(50_000):
-        part = part.tail
-    stored = store(items, part)
+        tail = tail.tail
+    stored = store(items, tail)
     assert len(stored[1]) < 500
-    whole, half = load(stored)
-    assert list(iterate(whole)) == [*range(100_000), None]
+    complete, half = load(stored)
+    assert list(iterate(complete)) == [*range(100_000), None]
     assert list(iterate(half)) == [*range(50_000, 100_000), None]
     for _ in range(50_000):
-        whole = whole.tail
-    assert whole is half
+        complete = complete.tail
+    assert complete is half
 
 
 def test_a_long_text_is_stored_once() -> None:
-    """However many slots hold it."""
+    """For any number of slots."""
     text = "x" * 1000
     references, nodes = store(text, {"a": text}, "".join(["x"] * 1000))
     assert json.dumps([references, nodes]).count("x" * 1000) == 1
 
 
 def test_cycles_through_boxes_are_kept() -> None:
-    """A box may hold what holds the box, through lists, maps and captures."""
+    """A box may contain its own container, through lists, maps and captures."""
     box = Box()
     box.value = ({"self": box}, FunctionValue(1, (box, box)))
     (copy,) = load(store(box))
@@ -142,7 +142,7 @@ def test_cycles_through_boxes_are_kept() -> None:
 
 
 def test_cycles_through_lists_of_pairs_are_kept() -> None:
-    """A box in a list that holds an end of the same list."""
+    """A box in a list that contains a tail of the same list."""
     box = Box()
     tail = pair(box, pair("end", ()))
     items = pairs(range(300), tail)
@@ -155,8 +155,8 @@ def test_cycles_through_lists_of_pairs_are_kept() -> None:
     assert end.head.value[1] is copy
 
 
-def test_depth_is_no_obstacle() -> None:
-    """Chains of lists, captures and boxes 100,000 deep are stored and read without recursion."""
+def test_deep_values_are_stored_without_recursion() -> None:
+    """Chains of lists, captures and boxes, 100,000 deep."""
     value: Any = None
     for index in range(100_000):
         value = (Box(value), FunctionValue(0, (value,)), (value,))[index % 3]
@@ -212,14 +212,14 @@ def test_depth_is_no_obstacle() -> None:
         [["list"], ["list", {"symbol": [0]}]],
     ],
 )
-def test_a_malformed_table_is_refused(nodes: Any) -> None:
-    """Whatever the writer does not write raises HeapError."""
+def test_malformed_table_is_an_error(nodes: Any) -> None:
+    """The reader raises HeapError."""
     with pytest.raises(HeapError):
         HeapReader(nodes, find)
 
 
 def test_a_table_of_plain_data_has_no_functions_and_boxes() -> None:
-    """Constants cannot hold them, in either direction."""
+    """Constants cannot contain them, when written or read."""
     for nodes in ([["function", "zero"]], [["box", 1]]):
         with pytest.raises(HeapError):
             HeapReader(nodes)
@@ -239,7 +239,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(st.lists(JSON | st.integers(0, 4).map(lambda i: [i]), max_size=4), max_size=5))
-def test_any_table_is_read_or_refused(nodes: Any) -> None:
-    """No table makes the reader fail in another way than HeapError."""
+def test_any_table_is_read_or_rejected(nodes: Any) -> None:
+    """The reader raises nothing but HeapError."""
     with suppress(HeapError):
         HeapReader(nodes, find)

@@ -47,7 +47,7 @@ def sections(data: bytes) -> tuple[bytes, bytes]:
 
 
 def sealed(program: bytes, debug: bytes) -> bytes:
-    """A file with these sections as they are and digests that fit them: what only reading can find."""
+    """A file with these sections and matching digests, so that only the reader can reject it."""
     lengths = len(program).to_bytes(4, "little") + len(debug).to_bytes(4, "little")
     digests = sha256(program).digest() + sha256(debug).digest()
     return data_header() + lengths + digests + program + debug
@@ -58,29 +58,29 @@ def data_header() -> bytes:
 
 
 def facts(image: Image) -> list[Any]:
-    """All that an image holds, to be compared."""
+    """All fields of an image, as comparable data."""
 
-    def of(item: Any) -> Any:
+    def comparable(item: Any) -> Any:
         names = [name for name in type(item).__slots__ if not name.startswith("_")]
         return {name: getattr(item, name) for name in names}
 
-    rows = of(image)
-    rows["functions"] = [of(function) for function in image.functions]
-    rows["sources"] = [of(source) for source in image.sources]
+    rows = comparable(image)
+    rows["functions"] = [comparable(function) for function in image.functions]
+    rows["sources"] = [comparable(source) for source in image.sources]
     return [rows]
 
 
-def test_the_file_format_is_exact() -> None:
-    """Reading what was written gives the same image, and writing that the same bytes."""
+def test_file_format_round_trips() -> None:
+    """The image read from a file is equal and writes the same bytes."""
     image = emit(parse_program(TEXT, "<test>"))
-    again = Image.from_bytes(image.to_bytes())
-    assert facts(again) == facts(image)
-    assert again.to_bytes() == image.to_bytes()
-    assert again.program_hash == image.program_hash
+    read_back = Image.from_bytes(image.to_bytes())
+    assert facts(read_back) == facts(image)
+    assert read_back.to_bytes() == image.to_bytes()
+    assert read_back.program_hash == image.program_hash
 
 
 def test_an_image_of_the_first_format_is_read() -> None:
-    """Its sections are not packed; it is the same program, by its hash too."""
+    """With unpacked sections it is the same program and has the same hash."""
     first, second = Image.from_bytes(PLAIN), Image.from_bytes(SAMPLE)
     assert (PLAIN[8], SAMPLE[8]) == (1, 2)
     assert facts(first) == facts(second)
@@ -89,7 +89,9 @@ def test_an_image_of_the_first_format_is_read() -> None:
 
 
 def test_a_text_that_packs_too_well_is_not_packed() -> None:
-    """What is read is in proportion to the file, so what would not be is written as it is."""
+    """The unpacked size must be in proportion to the file, so a section beyond the ratio is written
+    unpacked.
+    """
     source = Source("long.yaml", "ab", "x" * 1_000_000)
     data = emit(program(sources=(source,))).to_bytes()
     assert data[8] == 1
@@ -97,7 +99,7 @@ def test_a_text_that_packs_too_well_is_not_packed() -> None:
 
 
 def test_metadata_is_kept() -> None:
-    """A host can read what a loop is before it runs it."""
+    """A host can read the metadata of a loop before it runs."""
     image = Image.from_bytes(SAMPLE)
     assert image.name == "sample"
     assert image.meta == {
@@ -120,25 +122,25 @@ def program(value: Any = 1, **changes: Any) -> Program:
     state = State("s", (Set("x", Const(value), span=span),), Return(Prim("list", (Slot("x"),))), span=span)
     function = Function("main", (), (state,), locals=("x",))
     source = Source("p.yaml", "ab", "the text")
-    made = Program("p", "main", (function,), Meta(limits=Limits(max_steps=3)), sources=(source,))
-    return attrs.evolve(made, **changes)
+    original = Program("p", "main", (function,), Meta(limits=Limits(max_steps=3)), sources=(source,))
+    return attrs.evolve(original, **changes)
 
 
 def test_the_program_hash_ignores_spans_and_sources() -> None:
-    """Moving a line or editing a comment does not make another program; a constant does."""
-    moved = program(sources=(Source("q.yaml", "cd", "# comment"),))
-    function = moved.functions[0]
+    """Moved lines and changed comments keep the hash; another constant changes it."""
+    edited = program(sources=(Source("q.yaml", "cd", "# comment"),))
+    function = edited.functions[0]
     bare = attrs.evolve(function.states[0], body=(Set("x", Const(1)),), span=None)
-    moved = attrs.evolve(moved, functions=(attrs.evolve(function, states=(bare,)),))
-    assert emit(moved).program_hash == emit(program()).program_hash
-    assert emit(moved).to_bytes() != emit(program()).to_bytes()
+    edited = attrs.evolve(edited, functions=(attrs.evolve(function, states=(bare,)),))
+    assert emit(edited).program_hash == emit(program()).program_hash
+    assert emit(edited).to_bytes() != emit(program()).to_bytes()
     hashes = {emit(program(value)).program_hash for value in (1, 2, 1.0, True, "1")}
     assert len(hashes) == 5
     assert emit(program(meta=Meta())).program_hash != emit(program()).program_hash
 
 
 def test_sources_can_be_left_out() -> None:
-    """The image then keeps their names and digests only."""
+    """The image keeps only their names and digests."""
     with_text, without = emit(program()), emit(program(), sources=False)
     assert [(s.path, s.sha256, s.text) for s in with_text.sources] == [("p.yaml", "ab", "the text")]
     assert [(s.path, s.sha256, s.text) for s in without.sources] == [("p.yaml", "ab", None)]
@@ -164,25 +166,24 @@ def test_sources_can_be_left_out() -> None:
         (PLAIN[:-1] + b"\xff", "damaged"),
     ],
 )
-def test_a_file_that_is_no_intact_image_says_so(data: bytes, message: str) -> None:
-    """Each way to be none has its own words."""
+def test_damaged_file_is_an_error(data: bytes, message: str) -> None:
+    """Each kind of damage has its own message."""
     with pytest.raises(ImageError, match=message):
         Image.from_bytes(data)
 
 
 @given(st.sampled_from([SAMPLE, PLAIN]), st.data())
-def test_a_changed_byte_is_found(sample: bytes, data: st.DataObject) -> None:
-    """Whichever byte of the file changes, and however."""
+def test_changed_byte_is_an_error(sample: bytes, data: st.DataObject) -> None:
     index = data.draw(st.integers(0, len(sample) - 1))
-    changed = bytearray(sample)
-    changed[index] ^= data.draw(st.integers(1, 255))
+    damaged = bytearray(sample)
+    damaged[index] ^= data.draw(st.integers(1, 255))
     with pytest.raises(ImageError):
-        Image.from_bytes(bytes(changed))
+        Image.from_bytes(bytes(damaged))
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))
-def test_any_sections_are_read_or_refused(program: bytes, debug: bytes) -> None:
-    """With digests that fit, nothing but ImageError."""
+def test_any_sections_are_read_or_rejected(program: bytes, debug: bytes) -> None:
+    """With matching digests, the reader raises nothing but ImageError."""
     with suppress(ImageError):
         Image.from_bytes(sealed(program, debug))
 
@@ -200,7 +201,7 @@ JSON = st.recursive(
 
 
 def mutated(draw: Callable[[Any], Any], content: Any) -> Any:
-    """The content with one part, found by a random walk, replaced, removed or doubled."""
+    """JSON content with one random part replaced, removed or duplicated."""
     where = content
     while True:
         keys = list(where) if isinstance(where, dict) else list(range(len(where)))
@@ -220,8 +221,8 @@ def mutated(draw: Callable[[Any], Any], content: Any) -> Any:
 
 @given(st.data())
 @settings(max_examples=300)
-def test_a_forged_section_is_read_or_refused(data: st.DataObject) -> None:
-    """Any part of either section's JSON replaced, any word changed: an image or an ImageError."""
+def test_forged_section_is_read_or_rejected(data: st.DataObject) -> None:
+    """A changed part of the JSON or a changed word gives an image or an ImageError."""
     parts = list(sections(PLAIN))
     which = data.draw(st.integers(0, 1))
     length = int.from_bytes(parts[which][:4], "little")
@@ -244,8 +245,8 @@ def test_a_forged_section_is_read_or_refused(data: st.DataObject) -> None:
     "text",
     [b"[" * 100_000, b'{"a":' * 100_000, b"9" * 100_000, b"\xff\xfe", b"null", b"[]", b"{}", b"NaN"],
 )
-def test_a_section_of_hostile_json_is_refused(text: bytes) -> None:
-    """Nesting without end, numbers without end, no text, no object."""
+def test_hostile_json_in_a_section_is_an_error(text: bytes) -> None:
+    """Endless nesting, endless numbers, no text, no object."""
     _, debug = sections(PLAIN)
     with pytest.raises(ImageError, match="malformed"):
         Image.from_bytes(sealed(len(text).to_bytes(4, "little") + text, debug))

@@ -39,30 +39,30 @@ FLOWS = st.builds(lambda seed: Generator(seed).program(), SEEDS) | st.builds(
 
 
 def image_of_core(node: Any) -> Image:
-    def none(name: str) -> Any:
+    def no_library(name: str) -> Any:
         raise AssertionError(name)
 
-    return emit(lower_flow(node, "generated", (), none))
+    return emit(lower_flow(node, "generated", (), no_library))
 
 
 @LAWS
 @given(PROGRAMS, st.integers(1, 9), st.integers(0, 1 << 24))
 def test_programs_of_any_shape_behave_the_same(program: Program, quantum: int, turns: int) -> None:
-    """Outcomes, notes, ticks, faults with places and backtraces, and byte for byte the same snapshots."""
+    """Outcomes, notes, ticks, faults with spans and backtraces, and identical snapshots."""
     assert_tiers_agree(emit(program), quantum, [1], turns)
 
 
 @LAWS
 @given(FLOWS, st.integers(1, 40), st.integers(0, 1 << 24))
 def test_generated_flows_behave_the_same(node: Any, quantum: int, turns: int) -> None:
-    """Closures, boxes, `try`, loops, recursion and calls at once."""
+    """Closures, boxes, `try`, loops, recursion and concurrent calls."""
     assert_tiers_agree(image_of_core(node), quantum, [], turns)
 
 
 @LAWS
 @given(SEEDS, st.integers(1, 60), st.integers(0, 1 << 24))
-def test_values_of_other_kinds_are_alike(seed: int, quantum: int, turns: int) -> None:
-    """Versions for integers that meet floats, strings, booleans, huge integers, and faults in them."""
+def test_mixed_types_behave_the_same(seed: int, quantum: int, turns: int) -> None:
+    """Integer versions of functions get floats, strings, booleans, huge integers, and fault."""
     assert_tiers_agree(flow_of(MixedTypeGenerator(seed).program()).image, quantum, [], turns)
 
 
@@ -71,23 +71,23 @@ def test_values_of_other_kinds_are_alike(seed: int, quantum: int, turns: int) ->
 def test_the_interpreter_continues_where_translation_fails(
     node: Any, quantum: int, turns: int, part: int
 ) -> None:
-    """Whichever functions cannot be had, and wherever in the run that is found."""
+    """For any subset of untranslatable functions, detected at any point of the run."""
 
-    class Refusing(Translator):
+    class FailingTranslator(Translator):
         def function(self, index: int) -> Text:
             return super().function(index) if index % 5 < part else self.refused()
 
         def specialised(self, name: str) -> Text:
             return super().specialised(name) if sum(name.encode()) % 5 < part else self.refused()
 
-        def entry(self, index: int, state: int, given: Any) -> Text:
-            return super().entry(index, state, given) if (index + state) % 5 < part else self.refused()
+        def entry(self, index: int, state: int, arguments: Any) -> Text:
+            return super().entry(index, state, arguments) if (index + state) % 5 < part else self.refused()
 
         def refused(self) -> Text:
             return Text("", self.whole(0)[0], ["("])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(functions, "Translator", Refusing)
+        patch.setattr(functions, "Translator", FailingTranslator)
         assert_tiers_agree(image_of_core(node), quantum, [], turns, True)
 
 
@@ -134,24 +134,24 @@ def run(text: str, tier: str) -> tuple[Any, int]:
     ],
 )
 def test_long_runs_behave_the_same(text: str) -> None:
-    """Depth, tail calls, loops, big numbers, faults far down, what cannot leave."""
+    """Depth, tail calls, loops, big numbers, faults in deep frames, values too large for the host."""
     assert run(text, "direct") == run(text, "interpreter")
 
 
 @pytest.mark.parametrize("depth", [500, 501, 100_000])
-def test_what_leaves_is_of_bounded_depth(depth: int) -> None:
-    """A result that is deeper is a fault; the details of a fault are left out."""
+def test_depth_of_results_is_limited(depth: int) -> None:
+    """A deeper result is a fault; deeper details of a fault are omitted."""
     text = f"(define d (loop ((i 1) (a nil)) (if (< i {depth}) (recur (+ i 1) (list a)) a)))"
-    found = run(f"{text} d", "direct")
-    assert found == run(f"{text} d", "interpreter")
-    assert ("too-large" in found[0]) == (depth > 500)
-    found = run(f'{text} (error "deep" d)', "direct")
-    assert found == run(f'{text} (error "deep" d)', "interpreter")
-    assert (found[0][-1] == "{}") == (depth >= 500)  # the values stand in a list
+    outcome = run(f"{text} d", "direct")
+    assert outcome == run(f"{text} d", "interpreter")
+    assert ("too-large" in outcome[0]) == (depth > 500)
+    outcome = run(f'{text} (error "deep" d)', "direct")
+    assert outcome == run(f'{text} (error "deep" d)', "interpreter")
+    assert (outcome[0][-1] == "{}") == (depth >= 500)  # the values are inside a list
 
 
-def test_a_function_that_calls_itself_begins_without_what_was_caught() -> None:
-    """The slot of a handler is null again, as every other."""
+def test_handler_slot_is_null_after_a_self_call() -> None:
+    """As every other slot."""
     text = """
 program again entry main
 function main()
@@ -184,25 +184,25 @@ function f(n, seen) locals(caught)
     ],
 )
 def test_nested_loops_behave_the_same(begin: str, end: str, depth: int) -> None:
-    """However deep they are: Python's own bound for nested blocks is not met."""
+    """Also beyond Python's limit for nested blocks."""
     text = f"(define (f x) {begin * depth}(/ 1 x){end * depth}) (f 0)"
     assert run(text, "direct") == run(text, "interpreter")
 
 
-def test_calls_too_deep_are_found_at_the_same_call() -> None:
-    """The bound holds exactly, though Python counts nothing."""
+def test_call_depth_limit_is_exact() -> None:
+    """Although translated code does not count its Python frames."""
     bounds.set_bounds(calls=90_000)
     try:
         text = "(define (f n) (+ 1 (f (+ n 1)))) (f 0)"
-        found = run(text, "direct")
-        assert found == run(text, "interpreter")
-        assert found[0][1] == "too-deep"
+        outcome = run(text, "direct")
+        assert outcome == run(text, "interpreter")
+        assert outcome[0][1] == "too-deep"
     finally:
         bounds.set_bounds(calls=1 << 20)
 
 
-def test_only_a_loop_of_states_goes_without_what_deep_programs_need() -> None:
-    """A flow of one function may still make a long list, among which Python's collector is not to look."""
+def test_only_state_loops_run_without_the_setup_for_deep_programs() -> None:
+    """A flow of one function may build a long list, which the garbage collector should not traverse."""
     loop = "name: x\ninitial: a\nstates:\n  a: {action: 'true', next: b}\n  b: {terminal: true}\n"
     flow = "(loop ((i 0) (l nil)) (if (< i 9) (recur (+ i 1) (cons i l)) l))"
     used = []
@@ -212,16 +212,16 @@ def test_only_a_loop_of_states_goes_without_what_deep_programs_need() -> None:
     assert used == [(1, SHALLOW), (1, RUNNING)]
 
 
-def test_machines_of_several_threads_do_not_bound_one_another() -> None:
-    """One that ends while another is deep leaves Python's own bounds to that; the last puts them back."""
+def test_threads_share_python_limits() -> None:
+    """A machine that ends keeps Python's raised limits for the others; the last one restores them."""
     before = sys.getrecursionlimit(), gc.get_threshold()
-    found: dict[str, Any] = {}
+    outcomes: dict[str, Any] = {}
     begun = threading.Event()
 
     def work(name: str, text: str) -> None:
         machine = Machine(flow_of(text).image, tier="direct")
         begun.set()
-        found[name] = outcome_data(machine.resume())
+        outcomes[name] = outcome_data(machine.resume())
 
     short = "(loop ((i 0)) (if (< i 200000) (recur (+ i 1)) i))"
     deep = "(define (count n) (if (= n 0) 0 (+ 1 (count (- n 1))))) (loop 20 (count 50000))"
@@ -232,12 +232,12 @@ def test_machines_of_several_threads_do_not_bound_one_another() -> None:
         begun.clear()
     for thread in threads:
         thread.join()
-    assert found == {"short": ("done", "200000"), "deep": ("done", "50000")}
+    assert outcomes == {"short": ("done", "200000"), "deep": ("done", "50000")}
     assert (sys.getrecursionlimit(), gc.get_threshold()) == before
 
 
-def test_portions_of_fuel_do_not_hide_how_deep_calls_are() -> None:
-    """A host that gives a little at a time finds the same bound, and dead frames go."""
+def test_call_depth_is_counted_across_refuels() -> None:
+    """With little fuel at a time the limit is the same, and dead frames are released."""
     bounds.set_bounds(calls=60_000)
     try:
         for text, kind in (
@@ -256,8 +256,8 @@ def test_portions_of_fuel_do_not_hide_how_deep_calls_are() -> None:
         bounds.set_bounds(calls=1 << 20)
 
 
-def test_a_program_changes_its_tier_when_it_has_run_for_a_while() -> None:
-    """From the ticks on that `auto` says, and not before."""
+def test_tier_changes_after_warm_up() -> None:
+    """At exactly the ticks of `auto`."""
     machine = Machine(flow_of("(loop ((i 0)) (if (< i 9000) (recur (+ i 1)) i))").image, fuel=300)
     assert isinstance(machine.resume(), OutOfFuel)
     assert machine.tier == "interpreter"
@@ -266,8 +266,8 @@ def test_a_program_changes_its_tier_when_it_has_run_for_a_while() -> None:
     assert machine.tier == "direct"
 
 
-def test_machines_share_what_was_translated() -> None:
-    """A second machine of an image changes over at once, and finds its functions made."""
+def test_machines_share_translations() -> None:
+    """A second machine of an image changes its tier at once and reuses the functions."""
     image = flow_of("(define (f n) (if (< n 2) n (+ (f (- n 1)) (f (- n 2))))) (f 14)").image
     first = Machine(image, fuel=100)
     first.resume()
@@ -275,7 +275,7 @@ def test_machines_share_what_was_translated() -> None:
     assert outcome_data(Machine(image).resume()) == ("done", "377")
     assert image.loaded is not None
     (translator,) = image.loaded.translators.values()
-    made = len(translator.made)
+    count = len(translator.made)
     second = Machine(image, fuel=100)
     second.resume()
     assert second.tier == "direct"
@@ -284,9 +284,9 @@ def test_machines_share_what_was_translated() -> None:
     third = Machine(image, fuel=100)
     third.resume()
     third.refuel(None)
-    more = len(translator.made)
+    later_count = len(translator.made)
     assert outcome_data(third.resume()) == ("done", "377")
-    assert len(translator.made) == more >= made
+    assert len(translator.made) == later_count >= count
 
 
 def test_a_return_that_uses_the_last_tick_stops_the_machine() -> None:
@@ -306,8 +306,8 @@ function f() locals(b)
         assert history(image, [], 1, lambda _, tier=tier: tier) == interpreted
 
 
-def test_a_machine_too_large_to_translate_stays_as_it_is() -> None:
-    """It runs in the interpreter, and says so."""
+def test_too_large_program_is_interpreted() -> None:
+    """The machine reports the reason."""
     states = "\n".join(f"state s{n}\n goto s{n + 1}" for n in range(MOST_STATES + 1))
     text = f"program p entry main\nfunction main()\n{states}\nstate s{MOST_STATES + 1}\n return 1\n"
     machine = Machine(emit(parse_program(text, "p.ir")), tier="direct")
@@ -347,8 +347,8 @@ function nested(x)
 
 
 @pytest.mark.parametrize("depth", [20, 200, 5_000])
-def test_what_python_refuses_runs_in_the_interpreter(depth: int) -> None:
-    """It has bounds for how deep parentheses may be; a run that meets them goes on and says so."""
+def test_code_that_python_rejects_is_interpreted(depth: int) -> None:
+    """Python limits nested parentheses; a run beyond the limit continues in the interpreter with a reason."""
     image = emit(parse_program(DEEP % f"{'upper(' * depth}x{')' * depth}", "deep.ir"))
     for quantum in (1, 3, 100):
         assert_tiers_agree(image, quantum, [], 0b011010, True)
@@ -360,8 +360,8 @@ def test_what_python_refuses_runs_in_the_interpreter(depth: int) -> None:
     assert machine.obstacle is None or machine.obstacle.startswith("`nested`: ")
 
 
-def test_results_are_found_of_functions_that_call_each_other_in_many_ways() -> None:
-    """In a time that does not grow with the ways."""
+def test_result_types_of_many_mutual_calls() -> None:
+    """The time of the analysis does not depend on the number of call paths."""
     text = (
         "(define (f n a b) (if (<= n 0) 18446744073709551615 (loop ((i 0) (s a))"
         " (if (< i n) (recur (+ i 1) (f (- n 3) (f (- n 2) i s) (and 6 i))) s))))"
@@ -371,8 +371,8 @@ def test_results_are_found_of_functions_that_call_each_other_in_many_ways() -> N
 
 
 @pytest.mark.parametrize("value", ["2", "2.0", "true", '"2"', "18446744073709551616", "(list 2)", "nil"])
-def test_what_comes_into_a_version_for_integers_is_looked_at(value: str) -> None:
-    """A result or an argument of another kind takes the ways of its kind, faults with place and backtrace."""
+def test_integer_versions_check_their_inputs(value: str) -> None:
+    """A result or an argument of another type takes the general path; faults have span and backtrace."""
     for text in (
         f"(define (f n) (if (< n 2) n (if (> n 99) n (+ (f (- n 1)) (f (- n 2)))))) (list (f 9) (f {value}))",
         f"(define (f n x) (if (< n 1) x (+ 1 (f (- n 1) x)))) (list (f 9 1) (f 9 {value}))",
@@ -385,23 +385,23 @@ def test_what_comes_into_a_version_for_integers_is_looked_at(value: str) -> None
 
 
 @pytest.mark.parametrize("operation", ["+", "-", "*", "<", "<=", "=", ">", ">=", "max", "equal?"])
-def test_floats_are_what_they_are_in_the_interpreter(operation: str) -> None:
-    """Zeros with a sign, what is no number and what no float can hold among them."""
+def test_float_operations_agree_with_the_interpreter(operation: str) -> None:
+    """Including signed zeros, NaN and integers beyond floats."""
     numbers = ["-0.0", "0.0", "1.5", "1e308", "(- (* 1e308 10) (* 1e308 10))", "3", "0", f"{10**400}", "true"]
     calls = [f"({operation} {pair})" for pair in ("x y", "y x", "x 0.0", "-0.0 x", "x 2")]
     text = "".join(f"(define (f{index} x y) {call})" for index, call in enumerate(calls))
     tried = [
-        f'(try (f{index} {one} {other}) (catch e (get e "message")))'
+        f'(try (f{index} {first} {second}) (catch e (get e "message")))'
         for index in range(len(calls))
-        for one in numbers
-        for other in numbers[::2]
+        for first in numbers
+        for second in numbers[::2]
     ]
     text += f"(list {' '.join(tried)})"
     assert run(text, "direct") == run(text, "interpreter")
 
 
-def test_a_jump_to_a_loop_of_another_text_has_its_tick() -> None:
-    """A handler leads to the loop too, so that a text that begins within it holds its head after all."""
+def test_jump_into_a_loop_costs_its_tick() -> None:
+    """A handler also leads to the loop, so the code that starts inside it contains the loop head."""
     text = """
     (list (try (first nil) (catch e 2))
       (loop ((a 0)) (if (< a 3) (recur (+ a (length (map (lambda (x) x) (list 1))))) (recur 0))))
@@ -411,13 +411,13 @@ def test_a_jump_to_a_loop_of_another_text_has_its_tick() -> None:
 
 
 @pytest.mark.parametrize("items", ["null", "true"])
-def test_what_is_known_to_be_no_list_has_no_items(items: str) -> None:
-    """The text does not ask for one: Python would warn of it, on the error stream of whoever runs this."""
+def test_known_non_list_is_not_indexed(items: str) -> None:
+    """Python would print a warning about the generated code."""
     assert_tiers_agree(flow_of(f"(define (f i) (+ 1 (nth i {items}))) (f 1)").image, 3, [], 0b10)
 
 
-def test_a_function_reads_like_one() -> None:
-    """Loops are loops, and the integer case is written without questions."""
+def test_generated_code_is_readable() -> None:
+    """Loops are Python loops, and the integer case has no checks."""
     text = "(define (sum n) (loop ((i 0) (s 0)) (if (< i n) (recur (+ i 1) (+ s i)) s))) (sum 9)"
     image = flow_of(text).image
     index = next(index for index, code in enumerate(image.functions) if code.name == "sum")
@@ -439,7 +439,7 @@ def test_a_function_reads_like_one() -> None:
     ],
 )
 def test_loops_that_use_two_ticks_stop_at_each(text: str) -> None:
-    """Fuel ends between the two, or a fault comes there: what there is to see is the same."""
+    """Fuel that ends or a fault between the two ticks is observed alike."""
     image = flow_of(text).image
     for quantum in (*range(1, 14), 20, 37):
         assert_tiers_agree(image, quantum, [], 0b0110_1001_0110)
@@ -456,8 +456,8 @@ states:
 
 
 @pytest.mark.parametrize("tier", ["interpreter", "direct"])
-def test_what_a_loop_captured_is_seen_when_it_has_ended(tier: str) -> None:
-    """The frame of a loop's run stays, with what nothing in the program reads any more."""
+def test_captures_are_visible_after_a_loop(tier: str) -> None:
+    """The frame keeps its slots, although nothing in the program reads them."""
     machine = Machine(emit(compile_text(LOOP, "counting.yaml").program), tier=tier)
     outcome = machine.resume()
     for number in range(1, 200):
@@ -470,7 +470,7 @@ def test_what_a_loop_captured_is_seen_when_it_has_ended(tier: str) -> None:
     assert (frame.state, frame.slots["captured.sum"]["output"]) == ("done", "20")
 
 
-# Operands of each kind that a primitive written as an expression tells apart, and those next to its bounds.
+# Operands of each type that an inlined primitive distinguishes, and those next to its limits.
 OPERANDS = (
     *("null", "true", "0", "1", "-1", "2", "7", "1.0", "18446744073709551616", "(- 0.0 0)"),
     *('""', '"ab"', '"b"', "'a", "(dict)", '(dict ("ab" 1))', "car"),
@@ -482,15 +482,15 @@ OF_TWO = "nth equal? string=? string<? min max list has-key? substring string-ap
 
 
 @pytest.mark.parametrize("name", OF_ONE.split())
-def test_primitives_of_any_operand_are_alike(name: str) -> None:
-    """Values and faults, where an expression stands for a primitive and where it does not."""
+def test_unary_primitives_behave_the_same(name: str) -> None:
+    """Values and faults, inlined or not."""
     tries = "\n".join(f'(try (f {one}) (catch e (get e "message")))' for one in OPERANDS)
     flow = f"(define (f x) (let ((y ({name} x))) (list y (list 1 2))))\n(list {tries})"
     assert run(flow, "direct") == run(flow, "interpreter")
 
 
 @pytest.mark.parametrize("name", OF_TWO.split())
-def test_primitives_of_any_two_operands_are_alike(name: str) -> None:
+def test_binary_primitives_behave_the_same(name: str) -> None:
     tries = "\n".join(
         f'(map (lambda (y) (try (f {one} y) (catch e (get e "message")))) all)' for one in OPERANDS
     )
@@ -499,8 +499,8 @@ def test_primitives_of_any_two_operands_are_alike(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["+", "-", "*", "<", "=", ">=", "max", "min"])
-def test_operations_of_three_numbers_are_alike(name: str) -> None:
-    """Each operand may be what is no integer."""
+def test_ternary_operations_behave_the_same(name: str) -> None:
+    """Each operand may be a non-integer."""
     numbers = ("1", "2", "2.0", "true", "18446744073709551616")
     tries = "\n".join(
         f'(map (lambda (z) (map (lambda (y) (try (f {one} y z) (catch e (get e "message")))) all)) all)'
@@ -510,8 +510,8 @@ def test_operations_of_three_numbers_are_alike(name: str) -> None:
     assert run(flow, "direct") == run(flow, "interpreter")
 
 
-def test_a_list_of_constants_is_made_each_time() -> None:
-    """Python would make it once; what holds the same list and what holds an equal one differ in snapshots."""
+def test_constant_list_is_created_each_time() -> None:
+    """Python would create it once; snapshots distinguish the same list from an equal one."""
     assert_tiers_agree(
         flow_of("(define (f n) (list 1 (list 2 (+ 1 2))))\n(list (f 1) (f 2) (now))").image, 3, [], 0b10
     )
@@ -544,8 +544,8 @@ APPLYING = """
 """
 
 
-def test_functions_applied_to_lists_run_alike() -> None:
-    """Of each kind to lists of each length and form: values, faults with their places, and each tick."""
+def test_apply_behaves_the_same() -> None:
+    """Functions of each kind with lists of each length and form: values, faults with spans, and each tick."""
     fault = '(catch e (list (get e "message") (get e "span")))'
     tries = " ".join(f"(try (over f {one} n) {fault}) (try (apply f n {one}) {fault})" for one in LISTS)
     calls = " ".join(f"(let ((n 3)) (each {one} n))" for one in APPLIED)
@@ -559,8 +559,8 @@ def test_functions_applied_to_lists_run_alike() -> None:
 @pytest.mark.parametrize(
     "function", ["+", "max", "list", "(lambda (a &rest b) (list a b n))", "string-append"]
 )
-def test_a_list_of_arguments_may_be_of_any_length(function: str) -> None:
-    """Nothing is made anew for each length."""
+def test_apply_accepts_any_number_of_arguments(function: str) -> None:
+    """Nothing is translated again for each length."""
     text = f"""
     (define (each f i sum) (if (= i 40) sum (each f (+ i 1) (cons (apply f i (range 0 (* 5 i))) sum))))
     (let ((n 7)) (each {function} 0 nil))
@@ -572,8 +572,8 @@ def test_a_list_of_arguments_may_be_of_any_length(function: str) -> None:
     assert len([name for name in machine.direct.names if name.startswith("A") and "_" in name]) < 5
 
 
-def test_arguments_filled_in_count_after_calls_without() -> None:
-    """What calls a function with two arguments is found again by a call with two and a list."""
+def test_calls_with_and_without_applied_arguments() -> None:
+    """A call with two arguments and a call with two and a list use the same cached call."""
     for function in ("(a b)", "(a &rest b)", "(a b &rest c)"):
         text = f"""
         (define (go f l) (list (f 1 2) (try (apply f 1 2 l) (catch e (get e "message")))))
@@ -583,8 +583,8 @@ def test_arguments_filled_in_count_after_calls_without() -> None:
         assert run(text, "direct") == run(text, "interpreter")
 
 
-def test_a_program_of_long_rounds_is_translated_sooner() -> None:
-    """What counts besides ticks is how much there was to interpret since the last effect, not before."""
+def test_long_iterations_are_translated_sooner() -> None:
+    """Besides ticks, the interpreter counts the work since the last effect."""
     work = " ".join(f"(+ x {number})" for number in range(300))
     machine = flow_of(f"(define (go x) (if (= x 100) x (go (+ 1 x (* 0 (max {work})))))) (go 0)")
     assert isinstance(machine.resume(), Done)

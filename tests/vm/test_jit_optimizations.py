@@ -19,7 +19,7 @@ from llc.vm.jit.runtime.tier import LiveStrand
 from llc.vm.tiered import Machine
 from llc.vm.values import bounds, maps
 
-# Rounds that may change a list and a map, or may not: others hold them, or ask for them again.
+# Iterations that may or may not update a list and a map in place: other references may exist or be created.
 ROUND = """
 (define (mark map by) (put map "mark" by))
 (define (twice map by) (let ((marked (mark map by))) (put marked "twice" (list map by))))
@@ -77,7 +77,7 @@ KEPT = (
 ENDS = ("items", "(reverse items)", "(length items)", "null")
 
 
-def texts(pattern: str) -> st.SearchStrategy[str]:
+def generated(pattern: str) -> st.SearchStrategy[str]:
     """Programs of a pattern, with any of the parts above."""
     return st.builds(
         lambda **parts: pattern.format(**parts),
@@ -91,13 +91,13 @@ def texts(pattern: str) -> st.SearchStrategy[str]:
 
 
 @LAWS
-@given(texts(ROUND), st.integers(1, 12), st.integers(0, 1 << 24))
+@given(generated(ROUND), st.integers(1, 12), st.integers(0, 1 << 24))
 def test_iterations_behave_the_same(text: str, quantum: int, turns: int) -> None:
-    """Whoever holds the list or the map, wherever the run stops and whichever tier goes on."""
+    """For any references to the list or the map, any stop, and any tier afterwards."""
     assert_tiers_agree(machine_of(text).image, quantum, [], turns)
 
 
-# A loop within the rounds of another, which begins with a list anew.
+# A loop inside the iterations of another one, which starts with a new list.
 INNER = """
 (define (mark map by) (put map "marked" by))
 (define (twice map by) (let ((marked (mark map by))) (put marked "twice" (list map by))))
@@ -127,12 +127,12 @@ INNER = """
     st.integers(0, 1 << 24),
 )
 def test_inner_iterations_behave_the_same(text: str, quantum: int, turns: int) -> None:
-    """A list that grows in a loop within another, wherever the run stops and whichever tier goes on."""
+    """A list that grows in an inner loop, for any stop and any tier afterwards."""
     assert_tiers_agree(machine_of(text).image, quantum, [], turns)
 
 
-def test_what_inner_loops_are_found_to_change() -> None:
-    """A list that such a loop begins with nothing in it and only grows; others are not."""
+def test_in_place_lists_of_inner_loops() -> None:
+    """A list that the inner loop creates and only extends; no other."""
     text = """(define (go n)
       (let ((made (let next ((i 0) (items {first})) (if (= i n) {end} (next (+ i 1) {items})))))
         (list made made)))
@@ -160,13 +160,13 @@ def test_what_inner_loops_are_found_to_change() -> None:
     ],
 )
 @pytest.mark.parametrize("quantum", [1, 2, 5, 100])
-def test_the_library_s_rounds_run_alike(text: str, quantum: int) -> None:
-    """Each state that they can stop in is the machine's own."""
+def test_library_loops_behave_the_same(text: str, quantum: int) -> None:
+    """Every state in which they can stop is a state of the machine."""
     assert_tiers_agree(machine_of(text).image, quantum, [], 0b0110100110)
 
 
-def test_a_list_is_as_long_as_it_may_be() -> None:
-    """The item that is too many is found when it is put before the others, in either tier."""
+def test_list_length_limit() -> None:
+    """The item beyond the limit is detected before it is added, in either tier."""
     text = (
         "(define (go i items) (if (= i {}) (length (reverse items)) (go (+ i 1) (cons i items)))) (go 0 {})"
     )
@@ -179,9 +179,11 @@ def test_a_list_is_as_long_as_it_may_be() -> None:
             (49, "(list 1 2)", False),
         ):
             image = machine_of(text.format(count, first)).image
-            found = [outcome_data(Machine(image, tier=tier).resume()) for tier in ("interpreter", "direct")]
-            assert found[0] == found[1]
-            assert (found[0][0] == "done") == is_done
+            outcomes = [
+                outcome_data(Machine(image, tier=tier).resume()) for tier in ("interpreter", "direct")
+            ]
+            assert outcomes[0] == outcomes[1]
+            assert (outcomes[0][0] == "done") == is_done
     finally:
         bounds.set_bounds(items=1 << 23)
 
@@ -210,7 +212,7 @@ LOOPS = st.builds(
 @LAWS
 @given(LOOPS, st.integers(1, 12), st.integers(0, 1 << 24))
 def test_loops_behave_the_same(text: str, quantum: int, turns: int) -> None:
-    """The same where a loop is no function."""
+    """Loop forms instead of recursive functions."""
     assert_tiers_agree(machine_of(text).image, quantum, [], turns)
 
 
@@ -241,8 +243,8 @@ BUILD = """
     ],
 )
 @pytest.mark.parametrize("quantum", [1, 7, 1000])
-def test_maps_built_in_batches_are_alike(change: str, quantum: int) -> None:
-    """The same where earlier versions of the map are held, read, or left by a fault."""
+def test_maps_built_in_batches_behave_the_same(change: str, quantum: int) -> None:
+    """Also if earlier versions of the map are referenced, read, or left by a fault."""
     assert_tiers_agree(machine_of(BUILD.format(change=change)).image, quantum, [], 0b0110100110)
 
 
@@ -250,25 +252,25 @@ def test_a_map_built_in_batches_is_not_copied(monkeypatch: pytest.MonkeyPatch) -
     """A reduction whose function puts into its first argument changes one map."""
     copies = 0
 
-    def counted(entries: Any) -> Any:
+    def count_copies(entries: Any) -> Any:
         nonlocal copies
         copies += 1
         return begin(entries)
 
     begin = maps.begin
-    monkeypatch.setattr(maps, "begin", counted)
+    monkeypatch.setattr(maps, "begin", count_copies)
     for text in (
         "(reduce (lambda (made i) (put made (to-string i) i)) (dict) (range 0 3000))",
         "(reduce (lambda (made i) (update made (to-string i) (lambda (n) i))) (dict) (range 0 3000))",
     ):
         copies = 0
-        monkeypatch.setattr(maps.MapVersion, "__init__", lambda *given: pytest.fail("a version"))
+        monkeypatch.setattr(maps.MapVersion, "__init__", lambda *args: pytest.fail("a version"))
         machine = Machine(machine_of(f"(length (keys {text}))").image, tier="direct")
         assert outcome_data(machine.resume())[0] == "done"
         assert copies < 10
 
 
-# Functions that come to one another by tail calls, with captures and without, and to themselves.
+# Functions that reach each other and themselves by tail calls, with and without captures.
 TURNS = """
 (define (mark map by) (put map "mark" by))
 (define (twice map by) (let ((marked (mark map by))) (put marked "twice" (list map by))))
@@ -290,9 +292,9 @@ TURNS = """
 
 
 @LAWS
-@given(texts(TURNS), st.integers(1, 12), st.integers(0, 1 << 24))
+@given(generated(TURNS), st.integers(1, 12), st.integers(0, 1 << 24))
 def test_mutual_tail_calls_behave_the_same(text: str, quantum: int, turns: int) -> None:
-    """Each is a frame of its own wherever the run stops, and none stays behind."""
+    """At any stop each function has its own frame, and no frame remains."""
     assert_tiers_agree(machine_of(text).image, quantum, [], turns)
 
 
@@ -350,7 +352,7 @@ BOXES = st.builds(
 @LAWS
 @given(BOXES, st.integers(1, 12), st.integers(0, 1 << 24))
 def test_maps_in_boxes_behave_the_same(text: str, quantum: int, turns: int) -> None:
-    """A variable of the whole program that is set again and again."""
+    """A global variable that is assigned repeatedly."""
     assert_tiers_agree(machine_of(text).image, quantum, [], turns)
 
 
@@ -376,12 +378,12 @@ SUMS = st.builds(
 @LAWS
 @given(SUMS, st.integers(1, 9), st.integers(0, 1 << 24))
 def test_indexed_items_are_the_same(text: str, quantum: int, turns: int) -> None:
-    """Within the list and beyond both of its ends."""
+    """Inside the list and beyond both ends."""
     assert_tiers_agree(machine_of(text).image, quantum, [], turns)
 
 
-def test_an_index_is_known_to_be_below_the_end() -> None:
-    """Where the loop asks so before, and has the same list and the same end all along."""
+def test_range_check_is_removed() -> None:
+    """If the loop compares the index with the length of the same list and nothing changes in between."""
     for test, items, count in (
         ("(< i end)", "items", 1),
         ("(<= i end)", "items", 0),
@@ -406,27 +408,26 @@ def function_of(image: Image, name: str) -> Function:
 @pytest.mark.parametrize(
     "text",
     [
-        # The map that is changed is a copy that was never stored: what it was copied from is as it was.
+        # The updated map is a copy that was never stored; the original is unchanged.
         '(define m (dict)) (list (put (loop ((a m)) a) "k" 1) (reduce list (list 1 2 3)))',
         '(define m (dict)) (let ((a m)) (list (put (loop ((b a)) b) "k" 1) (now) a))',
-        # Its copy is an operand that waits, or what is put in, or a function holds it.
+        # The copy is a pending operand, or the value that is added, or a function refers to it.
         '(define (f m) (let ((a m)) (put (loop () a) "k" (put a "z" 1)))) (f (put (dict) "z" 2))',
         '(define (f m) (let ((a m)) (put a "k" (loop () a)))) (f (put (dict) "z" 2))',
         '(define (f m) (let ((a m)) (list (loop () a) (put a "k" 1)))) (f (put (dict) "z" 2))',
         '(define (f m) (get (put m "k" (let ((a m)) (lambda () a))) "k")) ((f (put (dict) "z" 2)))',
-        # A loop that is entered before its list is begun, with something else where that will be.
+        # A loop that is entered before its list is created, with another value in the slot.
         "(define (f c) (loop ((i 0) (r (loop ((k 0) (a nil)) (if (< k 2) (recur (+ k 1) (cons 0 a)) first))))"
         " (recur (+ i 1) (sort c)))) (f nil)",
     ],
 )
-def test_slots_hold_what_they_held(text: str) -> None:
-    """Wherever it stops."""
+def test_slots_are_unchanged_at_any_stop(text: str) -> None:
     for quantum in range(1, 12):
         assert_tiers_agree(machine_of(text).image, quantum, [], 0b0110100110)
 
 
-def test_what_is_found_to_be_changed() -> None:
-    """A list that only grows and a map that nobody reads again are; others are not."""
+def test_in_place_lists_and_maps() -> None:
+    """A list that only grows and a map that is not read again; no other."""
     text = "(define (go i items map) (if (= i 9) {} (go (+ i 1) (cons i items) {}))) (go 0 nil (dict))"
     for end, put, growing, count in (
         ("(reverse items)", '(put map "a" i)', {1}, 1),
@@ -434,12 +435,17 @@ def test_what_is_found_to_be_changed() -> None:
         ("items", '(put map "a" i)', set(), 1),
         ("(reverse items)", '(put map "a" items)', set(), 1),
     ):
+<<<<<<< HEAD
         found = InPlace(function_of(machine_of(text.format(end, put)).image, "go"))
         assert (found.growing, len(found.maps)) == (growing, count)
+=======
+        analysis = InPlace(function_of(machine_of(text.format(end, put)).image, "go"))
+        assert (analysis.growing, len(analysis.maps)) == (growing, maps)
+>>>>>>> 8ddf42cd (tests of the machine: names and docstrings of calls, faults, images, lists and the JIT tier in plain terms)
 
 
-def test_what_loops_are_found_to_change() -> None:
-    """The list that a loop of the function itself stores to, begun in it or before it."""
+def test_in_place_lists_of_loops() -> None:
+    """The list that a loop of the function itself extends, created inside or before the loop."""
     text = "(define (go n) (loop ((i 0) (items {first})) (if (= i n) {end} (recur (+ i 1) {items})))) (go 9)"
     for first, end, items, count in (
         ("nil", "(reverse items)", "(cons i items)", 1),
@@ -451,8 +457,8 @@ def test_what_loops_are_found_to_change() -> None:
         assert len(InPlace(function_of(image, "go")).looping) == count
 
 
-def test_a_map_that_one_slot_holds_is_not_copied() -> None:
-    """So many entries are put in one after the other in no time; copies would take minutes."""
+def test_unique_map_is_not_copied() -> None:
+    """Adding many entries takes no time; copies would take minutes."""
     text = """
 (define (go i map)
   (if (= i 100000) (length (keys map)) (go (+ i 1) (put map (to-string i) i))))
@@ -462,7 +468,7 @@ def test_a_map_that_one_slot_holds_is_not_copied() -> None:
 
 
 def test_a_map_in_a_box_is_not_copied() -> None:
-    """Nor where the variable that holds it is the whole program's."""
+    """Nor if the variable is global."""
     text = """
 (define map (dict))
 (define (note! key) (set! map (put map key 1)))

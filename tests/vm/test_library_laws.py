@@ -50,7 +50,7 @@ def do(name: str, *operands: Value) -> Value:
 
 
 def outcome(name: str, *operands: Value) -> Any:
-    """A value in a form that compares, or the fault's kind and message."""
+    """A value in a comparable form, or kind and message of the fault."""
     try:
         return written(do(name, *operands))
     except PrimitiveFault as fault:
@@ -63,25 +63,25 @@ def outcome(name: str, *operands: Value) -> Any:
 LEAVES = (None, True, 0, 1, -3, 2.5, math.nan, 10**30, "", "a", "a.b", " x,y\n", "[1]", Symbol("a"))
 
 
-def chosen(chance: random.Random, depth: int) -> Value:
-    """A value, a list as a rule."""
+def random_value(chance: random.Random, depth: int) -> Value:
+    """A random value, usually a list."""
     kind = chance.randrange(4) if depth else 0
     if kind == 0:
         return chance.choice(LEAVES)
-    items = [chosen(chance, depth - 1) for _ in range(chance.randrange(5))]
+    items = [random_value(chance, depth - 1) for _ in range(chance.randrange(5))]
     if kind == 1:
         return dict(zip(("a", "b", "", "0"), items, strict=False))
     return tuple(items)
 
 
 @pytest.mark.parametrize("name", sorted(PRIMITIVES))
-def test_no_primitive_tells_the_forms_of_a_list_apart(name: str) -> None:
-    """The same value or the same fault, in the same words, however the operands' lists are kept."""
+def test_primitives_ignore_list_forms(name: str) -> None:
+    """The same value or the same fault, for any forms of the operands' lists."""
     row = PRIMITIVES[name]
     chance = random.Random(name)
     for _ in range(200):
         count = chance.randint(row.least, 4 if row.most is None else row.most)
-        operands = [chosen(chance, 3) for _ in range(count)]
+        operands = [random_value(chance, 3) for _ in range(count)]
         expected = outcome(name, *operands)
         assert outcome(name, *[mixed(operand, chance) for operand in operands]) == expected, operands
 
@@ -91,16 +91,16 @@ def test_no_primitive_tells_the_forms_of_a_list_apart(name: str) -> None:
 
 @given(LISTS, CHANCE)
 def test_reversing_twice_changes_nothing(items: Value, chance: random.Random) -> None:
-    """And the first becomes the last."""
-    other = do("reverse", mixed(items, chance))
-    assert equal(do("reverse", other), items)
+    """And the first item becomes the last."""
+    mixed_list = do("reverse", mixed(items, chance))
+    assert equal(do("reverse", mixed_list), items)
     if items:
-        assert equal(do("last", other), items[0])
+        assert equal(do("last", mixed_list), items[0])
 
 
 @given(LISTS, LISTS, LISTS, CHANCE)
 def test_appending_is_associative(a: Value, b: Value, c: Value, chance: random.Random) -> None:
-    """And nothing is its unit."""
+    """The empty list is the neutral element."""
     a, b, c = (mixed(part, chance) for part in (a, b, c))
     together = do("append", a, b, c)
     assert equal(do("append", do("append", a, b), c), together)
@@ -110,39 +110,37 @@ def test_appending_is_associative(a: Value, b: Value, c: Value, chance: random.R
 
 
 @given(LISTS, st.integers(0, 15), CHANCE)
-def test_take_and_drop_part_a_list(items: Value, count: int, chance: random.Random) -> None:
-    """Appended they are the list again, in whichever order the operands stand."""
-    other = mixed(items, chance)
-    assert equal(do("append", do("take", count, other), do("drop", other, count)), items)
-    assert equal(do("take", other, count), do("take", count, other))
+def test_take_and_drop_split_a_list(items: Value, count: int, chance: random.Random) -> None:
+    """Appended they are the list again, in either order of operands."""
+    mixed_list = mixed(items, chance)
+    assert equal(do("append", do("take", count, mixed_list), do("drop", mixed_list, count)), items)
+    assert equal(do("take", mixed_list, count), do("take", count, mixed_list))
     if count < len(items):
-        assert equal(do("nth", count, other), items[count])
-        assert equal(do("nth", other, count), items[count])
+        assert equal(do("nth", count, mixed_list), items[count])
+        assert equal(do("nth", mixed_list, count), items[count])
 
 
 @given(VALUES, LISTS)
 def test_cons_is_undone_by_first_and_rest(item: Value, items: Value) -> None:
-    """What was put before a list comes off it."""
-    made = do("cons", item, items)
-    assert do("first", made) is item
-    assert do("rest", made) is items
+    result = do("cons", item, items)
+    assert do("first", result) is item
+    assert do("rest", result) is items
 
 
 @given(st.lists(st.integers() | st.floats(allow_nan=False)) | st.lists(st.text()))
 def test_sorted_is_an_ordered_permutation(items: list[Any]) -> None:
-    """Nothing is lost, and each item is at most the next."""
-    made = do("sorted", tuple(items))
-    assert sorted(map(repr, made)) == sorted(map(repr, items))
-    assert all(made[index - 1] <= made[index] for index in range(1, len(made)))
+    result = do("sorted", tuple(items))
+    assert sorted(map(repr, result)) == sorted(map(repr, items))
+    assert all(result[index - 1] <= result[index] for index in range(1, len(result)))
 
 
 @given(LISTS)
 def test_unique_keeps_the_first_of_equals(items: Value) -> None:
-    """Against the definition, pair by pair."""
+    """Compared with the definition by pairs."""
     expected = [item for at, item in enumerate(items) if not any(equal(item, e) for e in items[:at])]
-    found = do("unique", items)
-    assert len(found) == len(expected)
-    assert all(one is other for one, other in zip(found, expected, strict=True))
+    result = do("unique", items)
+    assert len(result) == len(expected)
+    assert all(actual is wanted for actual, wanted in zip(result, expected, strict=True))
 
 
 def flat(items: Value) -> Iterator[Value]:
@@ -154,20 +152,20 @@ def flat(items: Value) -> Iterator[Value]:
 
 
 @given(LISTS, CHANCE)
-def test_flatten_leaves_what_is_no_list(items: Value, chance: random.Random) -> None:
-    """Against its definition by recursion."""
+def test_flatten_keeps_atoms(items: Value, chance: random.Random) -> None:
+    """Compared with the recursive definition."""
     assert equal(do("flatten", mixed(items, chance)), tuple(flat(items)))
 
 
 @given(st.integers(-50, 50), st.integers(-50, 50), st.integers(-9, 9).filter(bool))
-def test_a_range_is_pythons(start: int, end: int, step: int) -> None:
-    """Whole numbers, also counting down."""
+def test_range_agrees_with_python(start: int, end: int, step: int) -> None:
+    """Integers, also counting down."""
     assert do("range", start, end, step) == tuple(range(start, end, step))
 
 
 @given(st.dictionaries(st.text(max_size=3), VALUES))
-def test_a_map_is_its_entries(map: dict[str, Value]) -> None:
-    """Taken apart and put together; keys and values in the same order."""
+def test_map_equals_its_entries(map: dict[str, Value]) -> None:
+    """Split into entries and rebuilt; keys and values have the same order."""
     assert equal(do("from_entries", do("entries", map)), map)
     assert equal(do("from_entries", do("zip", do("keys", map), do("values", map))), map)
     for key in map:
@@ -179,21 +177,21 @@ def test_a_map_is_its_entries(map: dict[str, Value]) -> None:
 # --- text -------------------------------------------------------------------------------------
 
 
-def plain(value: Value) -> Value:
-    """What JSON keeps of a value: names for symbols, no infinities."""
+def json_form(value: Value) -> Value:
+    """A value after JSON: names for symbols, no infinities."""
     return from_host(json.loads(json.dumps(to_host(value))))
 
 
 @given(VALUES, CHANCE, st.integers(0, 3))
 def test_json_reads_back(value: Value, chance: random.Random, indent: int) -> None:
-    """In one line or in many; numbers that JSON does not have are faults."""
+    """On one line or several; numbers without a JSON form are faults."""
     text = outcome("json_format", mixed(value, chance), indent)
     if isinstance(text, tuple):
         assert text[0] == "type-error"
         assert "JSON has no" in text[1]
     else:
         text = do("json_format", value, indent)
-        assert equal(do("json_parse", text), plain(value))
+        assert equal(do("json_parse", text), json_form(value))
         assert text == json.dumps(to_host(value), indent=indent or None, ensure_ascii=False)
 
 
@@ -207,10 +205,10 @@ def of_datum(datum: Any) -> Value:
 
 
 @given(WRITTEN)
-def test_what_is_written_reads_back(value: Value) -> None:
-    """Lists, symbols, strings and numbers, by the language's own reader."""
-    data, found = read(Source("<test>", "", written(value)))
-    assert not found
+def test_written_values_read_back(value: Value) -> None:
+    """Lists, symbols, strings and numbers, read by the reader of the language."""
+    data, diagnostics = read(Source("<test>", "", written(value)))
+    assert not diagnostics
     assert equal(of_datum(data[0]), value)
 
 
@@ -223,15 +221,15 @@ def test_split_is_undone_by_join(text: str, separator: str) -> None:
 
 
 @given(st.integers(-(10**60), 10**60) | st.floats(allow_nan=False, allow_infinity=False))
-def test_a_number_written_is_parsed(number: float) -> None:
+def test_written_number_is_parsed(number: float) -> None:
     """With its type."""
     parsed = do("parse_number", do("to_string", number))
     assert (type(parsed), parsed) == (type(number), number)
 
 
 @given(st.text(alphabet="abé€ ", max_size=20))
-def test_matches_and_what_is_between_are_the_text(text: str) -> None:
-    """Replacing each match by itself changes nothing, also where matches are empty."""
+def test_replacing_matches_by_themselves_changes_nothing(text: str) -> None:
+    """Also if matches are empty."""
     for pattern in ("a|b", "(a)(b)?", "é*", "", "[^a]+"):
         assert do("regex_replace", pattern, text, "\\0") == text
         assert "".join(map(first_of, do("regex_find_all", "(?s).", text))) == text
@@ -284,13 +282,13 @@ for _ in range(60):
         ("json_parse", ("[" + "9" * 50_000 + "]",)),
     ],
 )
-def test_what_would_be_too_large_is_a_fault(name: str, operands: tuple[Value, ...]) -> None:
-    """Found out before it is made."""
+def test_too_large_result_is_a_fault(name: str, operands: tuple[Value, ...]) -> None:
+    """The size is checked before the value is created."""
     assert fault_kind(name, *operands) == "too-large"
 
 
-def test_bounds_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For texts, integers and lists; what is within them goes on as before."""
+def test_limits_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For texts, integers and lists; values within the limits are unaffected."""
     for name in ("MAX_TEXT", "MAX_BITS", "MAX_ITEMS"):
         monkeypatch.setattr(bounds, name, getattr(bounds, name))
     bounds.set_bounds(text=100, bits=64, items=50)
@@ -317,29 +315,29 @@ def test_bounds_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PRIMITIVES))
-def test_a_fault_is_told_in_few_words(name: str) -> None:
-    """However long, deep or large the operands are, and there is nothing else than a fault."""
+def test_fault_messages_are_short(name: str) -> None:
+    """For long, deep and large operands; there is no other exception."""
     row = PRIMITIVES[name]
     counts = range(row.least, min(row.least + 2, 4 if row.most is None else row.most) + 1)
     for kind, value in enumerate((LONG, DEEP, DOUBLED, BIG, (LONG,) * 1000, {LONG: LONG})):
         for count in counts:
-            told = ""
+            message = ""
             try:
                 do(name, *[value] * count)
             except PrimitiveFault as fault:
-                told = fault.message
-            assert len(told) < 2000, (kind, count)
+                message = fault.message
+            assert len(message) < 2000, (kind, count)
 
 
-def test_nothing_in_a_list_that_doubles_is_found_at_once() -> None:
-    """Empty lists of empty lists, sixty times over: what holds nothing is gone through once."""
+def test_empty_exponential_list_is_traversed_quickly() -> None:
+    """Empty lists nested sixty times with sharing; each is visited once."""
     assert do("flatten", EMPTIES) == ()
     assert len(do("unique", (EMPTIES, EMPTIES, DOUBLED, DOUBLED))) == 2
     assert do("flatten", DEEP) == ()
 
 
-def test_json_is_read_down_to_the_same_depth_everywhere() -> None:
-    """Five hundred brackets, whoever calls; brackets in texts do not count."""
+def test_json_depth_limit_is_fixed() -> None:
+    """Five hundred brackets for any caller; brackets in strings do not count."""
     assert do("json_parse", "[" * 500 + "]" * 500) == do("json_parse", " " + "[" * 500 + "]" * 500)
     assert fault_kind("json_parse", "[" * 501 + "]" * 501) == "too-large"
     assert fault_kind("json_parse", '{"a":' * 501) == "too-large"
@@ -348,7 +346,7 @@ def test_json_is_read_down_to_the_same_depth_everywhere() -> None:
 
 
 def test_deep_values_need_no_stack() -> None:
-    """A hundred thousand lists in one another are written, read, and told apart."""
+    """A hundred thousand nested lists are written, read and compared."""
     text = do("to_string", DEEP)
     assert text == "(" * 100_001 + ")" * 100_001
     assert do("json_format", DEEP) == "[" * 100_001 + "]" * 100_001
@@ -356,14 +354,14 @@ def test_deep_values_need_no_stack() -> None:
     assert do("index_of", DEEP, (1, DEEP)) == 1
 
 
-def test_an_expression_that_explodes_elsewhere_does_not_here() -> None:
-    """RE2 searches in linear time."""
+def test_regular_expressions_run_in_linear_time() -> None:
+    """RE2 has no catastrophic expressions."""
     assert do("regex_match", "(a+)+$", "a" * 5_000 + "b") is None
     assert fault_kind("regex_match", "(a{1000}){1000}", "a") == "bad-pattern"
 
 
-def test_other_kinds_stay_out_of_lists_and_maps() -> None:
-    """Functions and boxes are values, written by their kind and never as JSON."""
+def test_text_of_functions_and_boxes() -> None:
+    """They are written by their type and never as JSON."""
     assert do("to_string", (FunctionValue(0, ()), 1)) == "(#<function> 1)"
     assert fault_kind("json_format", (FunctionValue(0, ()),)) == "type-error"
     assert do("unique", (box := Box(), box, Box()))[0] is box

@@ -39,32 +39,35 @@ function main() locals(iteration, lap, seen.a)
 
 @given(programs())
 def test_lifting_undoes_emitting(program: Program) -> None:
-    """The lifted image is the program it was made from."""
+    """The lifted image equals the original program."""
     assert lift(emit(program)) == program
 
 
 @given(programs())
 def test_lifting_undoes_emitting_through_a_file(program: Program) -> None:
-    """So it is after the image has been written and read; the sources come back too."""
-    again = lift(Image.from_bytes(emit(program).to_bytes()))
-    assert again == program
-    assert print_program(again, spans=False) == print_program(program, spans=False)
-    assert again.sources == program.sources
+    """Also after writing and reading the image; the sources are kept."""
+    lifted_again = lift(Image.from_bytes(emit(program).to_bytes()))
+    assert lifted_again == program
+    assert print_program(lifted_again, spans=False) == print_program(program, spans=False)
+    assert lifted_again.sources == program.sources
 
 
 @given(programs())
-def test_places_may_be_left_out(program: Program) -> None:
-    """Then it is the same program, and the verifier finds the same in it, without places."""
+def test_spans_may_be_omitted(program: Program) -> None:
+    """The program is the same, and the verifier reports the same without spans."""
     image = emit(program)
     bare = lift(image, places=False)
     assert bare == program
     assert all(state.span is None for function in bare.functions for state in function.states)
-    found = [[(one.id, one.message) for one in verify(lifted)] for lifted in (bare, lift(image))]
-    assert found[0] == found[1]
+    diagnostics = [
+        [(diagnostic.id, diagnostic.message) for diagnostic in verify(lifted)]
+        for lifted in (bare, lift(image))
+    ]
+    assert diagnostics[0] == diagnostics[1]
 
 
-def test_equal_expressions_at_one_place_are_one() -> None:
-    """So that whoever goes through a program may look at each once."""
+def test_equal_expressions_with_equal_spans_are_shared() -> None:
+    """A traversal may visit each expression once."""
     states = lift(emit(parse_program(LOOP, "x.ir")), places=False).functions[0].states
     counted = [part.value for state in states for part in state.body if state.name == "a/next"]  # type: ignore[union-attr]
     compared = states[1].exit.condition  # type: ignore[union-attr]
@@ -74,13 +77,13 @@ def test_equal_expressions_at_one_place_are_one() -> None:
 
 @given(programs())
 def test_a_lifted_program_emits_the_same_image(program: Program) -> None:
-    """Emitting what was lifted gives the same program hash."""
+    """The program hash is the same."""
     image = emit(program)
     assert emit(lift(image)).program_hash == image.program_hash
 
 
-def test_places_are_lifted() -> None:
-    """An expression's place is what a fault in it would show."""
+def test_spans_are_lifted() -> None:
+    """The span of an expression is the one that a fault shows."""
     text = 'program p entry f source 0 "a.yaml" function f() state s return not(1)^0:2:3-2:9 @0:1:1-3:1'
     state = lift(emit(parse_program(text, "x.ir"))).functions[0].states[0]
     assert isinstance(state.exit, Return)
@@ -88,8 +91,8 @@ def test_places_are_lifted() -> None:
     assert str(state.exit.value.span) == "a.yaml:2:3"
 
 
-def test_limits_are_proved_of_images() -> None:
-    """A loop's image whose limits can be bypassed is sound code, and refused all the same."""
+def test_limits_are_verified_for_images() -> None:
+    """An image with a bypassed limit is valid code, but rejected."""
     for text, ids in [
         (LOOP, set()),
         (LOOP.replace("ge(iteration, 5)", "ge(iteration, 6)"), {"uncounted-way", "unbounded-cycle"}),
@@ -101,7 +104,7 @@ def test_limits_are_proved_of_images() -> None:
 
 
 def test_deep_expressions_are_lifted() -> None:
-    """Code that nests without end is lifted without recursion, and refused by the verifier."""
+    """Deeply nested code is lifted without recursion, and rejected by the verifier."""
     value = Slot("x")
     for _ in range(50_000):
         value = Prim("list", (value,))  # type: ignore[assignment]

@@ -42,8 +42,8 @@ def result(linker: Linker, function: FunctionValue) -> object:
     return stop.value
 
 
-def test_what_was_there_goes_on_when_more_is_added() -> None:
-    """A function value made before calls the same function after."""
+def test_existing_functions_keep_working() -> None:
+    """A function value created before further linking calls the same function."""
     linker = linked(FIRST)
     two = linker.function("two")
     before = linker.image
@@ -54,8 +54,8 @@ def test_what_was_there_goes_on_when_more_is_added() -> None:
     assert list(verify_image(linker.image)) == []
 
 
-def test_what_nothing_can_call_is_left_out() -> None:
-    """Values are renumbered, wherever they stand, once each; those that captures hold stay too."""
+def test_unreachable_functions_are_omitted() -> None:
+    """Function values are renumbered once each, wherever they are; functions in captures are kept."""
     linker = linked(FIRST, SECOND)
     three = linker.function("three", [Box(7)])
     box = Box((three, {"again": three}))
@@ -68,8 +68,7 @@ def test_what_nothing_can_call_is_left_out() -> None:
     assert list(verify_image(linker.image)) == []
 
 
-def test_what_kept_code_makes_is_kept() -> None:
-    """A function that only the code of another names stays."""
+def test_functions_named_by_kept_code_are_kept() -> None:
     linker = linked(FIRST, SECOND)
     two = linker.function("two")
     linker.forget([two])
@@ -77,7 +76,7 @@ def test_what_kept_code_makes_is_kept() -> None:
     assert result(linker, two) == "one"
 
 
-def test_code_that_cannot_be_emitted_leaves_the_image() -> None:
+def test_failed_linking_leaves_the_image_unchanged() -> None:
     """Nothing of a program with an unknown function is added."""
     linker = linked(FIRST)
     bad = FIRST.replace("closure one()", "closure nobody()").replace("one()", "other()").replace("two", "bad")
@@ -88,7 +87,7 @@ def test_code_that_cannot_be_emitted_leaves_the_image() -> None:
 
 
 def test_function_values_are_found_once() -> None:
-    """In lists, maps, captures and boxes, cycles among them."""
+    """In lists, maps, captures and boxes, including cycles."""
     inner = FunctionValue(1, ())
     outer = FunctionValue(2, (inner,))
     box = Box()

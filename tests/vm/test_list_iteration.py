@@ -59,32 +59,36 @@ CALLS = (
 
 @st.composite
 def programs(draw: st.DrawFn) -> str:
-    def one(of: tuple[str, ...]) -> str:
-        return draw(st.sampled_from(of))
+    def pick(options: tuple[str, ...]) -> str:
+        return draw(st.sampled_from(options))
 
-    value = one(VALUES)
-    given = one(NEXTS), one(("(+ i 1)", "i", "(+ i x)", "(* i 2)")), one(("acc", "(+ acc i)", "x", value))
-    parts = {"test": one(TESTS), "test2": one(TESTS), "value": value, "empty": one(("null?", "empty?"))}
-    parts |= {"end": one(("true", "acc", "(list i acc)")), "other": one(("false", "x", "(list x i)"))}
-    body = one(BODIES)
-    shape = one(SHAPES)
+    value = pick(VALUES)
+    arguments = (
+        pick(NEXTS),
+        pick(("(+ i 1)", "i", "(+ i x)", "(* i 2)")),
+        pick(("acc", "(+ acc i)", "x", value)),
+    )
+    parts = {"test": pick(TESTS), "test2": pick(TESTS), "value": value, "empty": pick(("null?", "empty?"))}
+    parts |= {"end": pick(("true", "acc", "(list i acc)")), "other": pick(("false", "x", "(list x i)"))}
+    body = pick(BODIES)
+    shape = pick(SHAPES)
     name = "safe?" if "safe?" in shape else "walk"
     text = shape.format(
-        walk=body.format(again=f"({name} {' '.join(given)})", **parts),
-        loop=body.format(again=f"(recur {' '.join(given)})", **parts),
+        walk=body.format(again=f"({name} {' '.join(arguments)})", **parts),
+        loop=body.format(again=f"(recur {' '.join(arguments)})", **parts),
     )
-    return f"{text} {one(CALLS).format(list=one(LISTS))}"
+    return f"{text} {pick(CALLS).format(list=pick(LISTS))}"
 
 
 @LAWS
 @given(programs(), st.integers(1, 12), st.integers(0, 1 << 24))
 def test_iteration_behaves_the_same(text: str, quantum: int, turns: int) -> None:
-    """Integers that meet other values, pairs that meet arrays and null, wherever the run is stopped."""
+    """Integers mixed with other types, pairs with arrays and null, at any stop."""
     assert_tiers_agree(machine_of(text).image, quantum, [], turns)
 
 
 @LAWS
 @given(programs())
 def test_iteration_stops_at_any_tick(text: str) -> None:
-    """The same state and slots wherever fuel ends."""
+    """State and slots are the same."""
     assert_tiers_agree_at_any_tick(machine_of(text).image, [], 60)

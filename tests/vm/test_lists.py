@@ -49,7 +49,7 @@ LISTS = st.lists(VALUES, max_size=30).map(tuple)
 
 @pytest.fixture(autouse=True, scope="module")
 def slices_of_short_lists() -> Iterator[None]:
-    """Lists that are short enough for a test are shared by what is appended to them."""
+    """Lower the length from which lists are shared slices, so that tests can use short lists."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lists, "LONG", 32)
         yield
@@ -59,34 +59,34 @@ CHANCE = st.integers(0, 1 << 32).map(random.Random)
 
 
 @given(LISTS, CHANCE)
-def test_a_list_is_its_items_in_either_form(items: Any, chance: random.Random) -> None:
-    """Count, order and whatever is taken from it."""
-    other = mixed(items, chance)
-    assert is_list(other)
-    assert length(other) == len(items)
-    assert equal(to_tuple(other), items)
-    assert equal(tuple(iterate(other)), items)
+def test_list_forms_are_equivalent(items: Any, chance: random.Random) -> None:
+    """Length, order and all accessors."""
+    mixed_list = mixed(items, chance)
+    assert is_list(mixed_list)
+    assert length(mixed_list) == len(items)
+    assert equal(to_tuple(mixed_list), items)
+    assert equal(tuple(iterate(mixed_list)), items)
     count = chance.randint(0, len(items))
-    assert equal(drop(other, count), items[count:])
+    assert equal(drop(mixed_list, count), items[count:])
     if items:
-        assert equal(first(other), items[0])
-        assert equal(rest(other), items[1:])
+        assert equal(first(mixed_list), items[0])
+        assert equal(rest(mixed_list), items[1:])
 
 
 @given(VALUES, VALUES, CHANCE)
-def test_values_do_not_show_their_forms(value: Any, another: Any, chance: random.Random) -> None:
-    """Equality, messages and host form are the same for both."""
-    one, two = mixed(value, chance), mixed(value, chance)
-    assert equal(one, two)
-    assert equal(two, one)
+def test_list_forms_are_not_observable(value: Any, another: Any, chance: random.Random) -> None:
+    """Equality, messages and host form are the same."""
+    first_form, second_form = mixed(value, chance), mixed(value, chance)
+    assert equal(first_form, second_form)
+    assert equal(second_form, first_form)
     assert equal(mixed(value, chance), mixed(another, chance)) == equal(value, another)
-    assert show(one) == show(value)
-    assert to_host(one) == to_host(value)
-    assert type_name(one) == type_name(value)
+    assert show(first_form) == show(value)
+    assert to_host(first_form) == to_host(value)
+    assert type_name(first_form) == type_name(value)
 
 
-def test_a_chain_may_be_longer_than_any_stack() -> None:
-    """Hundreds of thousands of pairs are compared, shown and written out; deep nesting too."""
+def test_long_chains_do_not_recurse() -> None:
+    """Hundreds of thousands of pairs are compared, shown and converted; deep nesting too."""
     chain, other = pairs(range(300_000), pair(0, ())), pairs(range(300_000), pair(0, ()))
     assert equal(chain, other)
     assert show(chain).startswith("[0, 1, 2")
@@ -97,22 +97,22 @@ def test_a_chain_may_be_longer_than_any_stack() -> None:
     assert equal(deep, from_host(to_host(deep)))
 
 
-def test_lists_that_share_their_ends_compare_quickly() -> None:
-    """Every end of a long list, twice over: what is known to be equal is not compared again."""
+def test_lists_with_shared_tails_compare_quickly() -> None:
+    """Lists of all tails of a long list: known equalities are not checked again."""
 
-    def ends() -> Any:
+    def tails() -> Any:
         items: Any = pair(0, ())
-        made: Any = ()
+        result: Any = ()
         for number in range(20_000):
             items = pair(number, items)
-            made = pair(items, made)
-        return made
+            result = pair(items, result)
+        return result
 
-    assert equal(ends(), ends())
+    assert equal(tails(), tails())
 
 
-def test_a_list_that_doubles_compares_at_once() -> None:
-    """Two lists of themselves twice, sixty times over, one made of pairs."""
+def test_exponential_list_compares_quickly() -> None:
+    """Two lists that contain themselves twice, sixty levels deep, one of pairs."""
     left: Any = ("a",)
     right: Any = ("a",)
     for _ in range(60):
@@ -122,29 +122,29 @@ def test_a_list_that_doubles_compares_at_once() -> None:
         to_host(right)
 
 
-def test_many_ends_of_a_list_are_too_large_to_write_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host does not share ends, so two thousand items become two million."""
+def test_all_tails_of_a_list_are_too_large_for_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host form does not share tails, so two thousand items become two million."""
     monkeypatch.setattr(values, "MAX_HOST_SIZE", 1_000_000)
     items: Any = pair(0, ())
-    made: list[Any] = []
+    tails: list[Any] = []
     for number in range(2_000):
         items = pair(number, items)
-        made.append(items)
+        tails.append(items)
     with pytest.raises(ValueError, match="too large"):
-        to_host(tuple(made))
+        to_host(tuple(tails))
 
 
 def test_walking_a_tuple_by_its_rest_copies_it_once() -> None:
     """The rest of the rest is shared."""
-    whole = tuple(range(1000))
-    for items, start in ((rest(whole), 1), (drop(whole, 2), 2)):
+    complete = tuple(range(1000))
+    for items, start in ((rest(complete), 1), (drop(complete, 2), 2)):
         assert rest(items) is rest(items)
         assert drop(items, 5) is drop(items, 5)
-        assert to_tuple(items) == whole[start:]
+        assert to_tuple(items) == complete[start:]
 
 
 def test_a_symbol_is_one_object() -> None:
-    """Made twice, copied or sent elsewhere: the same."""
+    """Created twice, copied or pickled."""
     symbol = Symbol("stop")
     assert Symbol("stop") is symbol
     assert copy.deepcopy(symbol) is symbol
@@ -154,7 +154,7 @@ def test_a_symbol_is_one_object() -> None:
 
 
 def test_a_symbol_is_no_string() -> None:
-    """It equals itself only, is true, and leaves the machine as its name."""
+    """It equals only itself, is true, and its host form is its name."""
     assert equal(Symbol("a"), Symbol("a"))
     assert not equal(Symbol("a"), "a")
     assert not equal((Symbol("a"),), (Symbol("b"),))
@@ -168,29 +168,29 @@ def test_a_symbol_is_no_string() -> None:
 # --- slices ----------------------------------------------------------------------------------------
 
 
-def appended(chance: random.Random, count: int) -> list[tuple[Any, tuple[Any, ...]]]:
-    """Lists made of one another, each with the tuple of its items."""
-    made: list[tuple[Any, tuple[Any, ...]]] = [(items := tuple(range(50)), items)]
+def random_lists(chance: random.Random, count: int) -> list[tuple[Any, tuple[Any, ...]]]:
+    """Lists derived from one another, each with the tuple of its items."""
+    results: list[tuple[Any, tuple[Any, ...]]] = [(items := tuple(range(50)), items)]
     for number in range(count):
-        (one, items), (other, others) = (
-            made[-1] if chance.random() < 0.6 else chance.choice(made) for _ in range(2)
+        (first_list, items), (second_list, second_items) = (
+            results[-1] if chance.random() < 0.6 else chance.choice(results) for _ in range(2)
         )
         new = tuple(range(chance.choice((0, 1, 1, 1, 2, 3, 50))))
         match chance.randrange(9):
             case 0 | 1 | 2 | 3:
-                made.append((do("append", one, mixed(new, chance)), items + new))
+                results.append((do("append", first_list, mixed(new, chance)), items + new))
             case 4:
-                made.append((do("append", mixed(new, chance), one), new + items))
-            case 5 if len(items) + len(others) < 500:
-                made.append((do("append", one, new, other), items + new + others))
+                results.append((do("append", mixed(new, chance), first_list), new + items))
+            case 5 if len(items) + len(second_items) < 500:
+                results.append((do("append", first_list, new, second_list), items + new + second_items))
             case 6:
                 size = len(items) - chance.choice((0, 1, 1, 10, 40))
-                made.append((do("take", one, max(0, size)), items[: max(0, size)]))
+                results.append((do("take", first_list, max(0, size)), items[: max(0, size)]))
             case 7:
-                made.append((do("drop", one, 1), items[1:]))
+                results.append((do("drop", first_list, 1), items[1:]))
             case _:
-                made.append((do("cons", number, one), (number, *items)))
-    return made
+                results.append((do("cons", number, first_list), (number, *items)))
+    return results
 
 
 def do(name: str, *operands: Any) -> Any:
@@ -198,31 +198,36 @@ def do(name: str, *operands: Any) -> Any:
 
 
 @given(CHANCE)
-def test_every_slice_is_what_copying_gives(chance: random.Random) -> None:
-    """Whichever lists were appended to, taken of or walked before."""
-    made = appended(chance, 120)
-    assert any(type(one) is Slice for one, _ in made)
-    chance.shuffle(made)
-    for one, items in made:
-        assert to_tuple(one) == items
-        assert length(one) == len(items)
+def test_slices_agree_with_copies(chance: random.Random) -> None:
+    """After any appends to, takes from and walks of other lists."""
+    lists = random_lists(chance, 120)
+    assert any(type(list_) is Slice for list_, _ in lists)
+    chance.shuffle(lists)
+    for list_, items in lists:
+        assert to_tuple(list_) == items
+        assert length(list_) == len(items)
         for index in (0, len(items) // 2, len(items) - 1) if items else ():
-            assert do("nth", index, one) == items[index]
+            assert do("nth", index, list_) == items[index]
 
 
 @given(CHANCE)
-def test_the_stored_form_depends_on_no_slice(chance: random.Random) -> None:
-    """What is made of a slice is stored like what is made of the tuple that a snapshot makes of it."""
-    one, _ = chance.choice(appended(chance, 40))
+def test_snapshot_form_does_not_depend_on_slices(chance: random.Random) -> None:
+    """A result from a slice is stored like one from the tuple that a snapshot stores."""
+    list_, _ = chance.choice(random_lists(chance, 40))
     new = mixed(tuple(range(chance.choice((1, 3, 40)))), chance)
-    again = stored(one)[1]
-    for name, *operands in (("append", one, new), ("append", new, one), ("take", one, 35), ("drop", one, 3)):
-        others = [again if operand is one else operand for operand in operands]
-        assert stored(do(name, *operands))[0] == stored(do(name, *others))[0], name
+    restored = stored(list_)[1]
+    for name, *operands in (
+        ("append", list_, new),
+        ("append", new, list_),
+        ("take", list_, 35),
+        ("drop", list_, 3),
+    ):
+        replaced = [restored if operand is list_ else operand for operand in operands]
+        assert stored(do(name, *operands))[0] == stored(do(name, *replaced))[0], name
 
 
 def stored(value: Any) -> tuple[Any, Any]:
-    """The nodes that store a value, and what is read from them."""
+    """The nodes that store a value, and the value read from them."""
     writer = HeapWriter()
     reference = writer.write(value)
     return writer.nodes, HeapReader(writer.nodes).read(reference)
@@ -244,25 +249,25 @@ BUILDING = {
 @pytest.mark.parametrize("tier", ["interpreter", "direct"])
 @pytest.mark.parametrize("step", BUILDING.values(), ids=BUILDING)
 def test_building_copies_few_items(step: str, tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list of n items is built with a few copied items for each change."""
+    """A list of n items is built with a few copied items per change."""
     copied = 0
 
-    def counted(function: Any) -> Any:
+    def count_copies(function: Any) -> Any:
         def call(items: Any, other: Any) -> Any:
             nonlocal copied
-            made = function(items, other)
-            if type(made) is Pair:
+            result = function(items, other)
+            if type(result) is Pair:
                 copied += length(items)
-            elif type(made) is Queue:
+            elif type(result) is Queue:
                 pass
-            elif type(made) is tuple or made.most == 2 * len(made):
-                copied += len(made)
-            return made
+            elif type(result) is tuple or result.most == 2 * len(result):
+                copied += len(result)
+            return result
 
         return call
 
-    monkeypatch.setattr(lists, "append", counted(lists.append))
-    monkeypatch.setattr(lists, "take", counted(lists.take))
+    monkeypatch.setattr(lists, "append", count_copies(lists.append))
+    monkeypatch.setattr(lists, "take", count_copies(lists.take))
     for count in (500, 2000):
         copied = 0
         text = f"(length (reduce (lambda (made i) {step}) () (range 0 {count})))"
@@ -270,7 +275,7 @@ def test_building_copies_few_items(step: str, tier: str, monkeypatch: pytest.Mon
         assert copied < 60 * count, copied
 
 
-# Rounds that change a long list, the one before it and the first.
+# Iterations that change a long list, the previous one and the first.
 ROUND = """
 (define (go i items old kept)
   (if (= i 12)
@@ -297,5 +302,5 @@ KEPT = ("kept", "(cons items kept)", "(cons (nth 3 old) kept)", "(cons (reverse 
 @LAWS
 @given(st.sampled_from(ITEMS), st.sampled_from(KEPT), st.integers(1, 40), st.integers(0, 255))
 def test_both_tiers_agree_about_long_lists(items: str, kept: str, quantum: int, turns: int) -> None:
-    """Results and snapshots are alike in either tier, and where a machine goes through JSON at any time."""
+    """Results and snapshots are equal, also for machines restored from JSON at any time."""
     assert_tiers_agree(machine_of(ROUND.format(items=items, kept=kept)).image, quantum, [], turns)
