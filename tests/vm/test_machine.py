@@ -27,7 +27,7 @@ function main(name) locals(answer, again)
 
 
 def test_an_effect_stops_the_machine_until_it_is_answered(machine_of: MachineOf) -> None:
-    """Effects come numbered from 1, in plain data; an answer goes to its slot."""
+    """Effects are numbered from 1 and have plain data; an answer is stored in its slot."""
     machine = machine_of(ASK, ["ls"])
     first = machine.resume()
     assert isinstance(first, Effect)
@@ -44,7 +44,7 @@ def test_an_effect_stops_the_machine_until_it_is_answered(machine_of: MachineOf)
 
 
 def test_a_host_mistake_is_an_exception_and_changes_nothing(machine_of: MachineOf) -> None:
-    """A foreign answer, an answer to nothing, resuming after the end."""
+    """An answer to another or no effect, and resuming after the end."""
     with pytest.raises(ValueError, match="takes 1 arguments"):
         machine_of(ASK)
     machine = machine_of(ASK, ["ls"])
@@ -62,7 +62,7 @@ def test_a_host_mistake_is_an_exception_and_changes_nothing(machine_of: MachineO
 
 
 def test_notes_are_kept_in_order_until_taken(machine_of: MachineOf) -> None:
-    """They do not stop the machine; taking drains them."""
+    """Notes do not stop the machine; taking them removes them."""
     machine = machine_of("""
         function main() locals(x)
           state one
@@ -94,16 +94,16 @@ def test_false_values_take_the_second_branch(machine_of: MachineOf, value: str) 
 
 @pytest.mark.parametrize("value", ["true", "-1", "nan", '"0"', "[null]", '{"a": null}', "box(null)"])
 def test_all_other_values_take_the_first(machine_of: MachineOf, value: str) -> None:
-    """Whatever is not false is true, boxes and NaN too."""
+    """All other values are true, including boxes and NaN."""
     text = "function main()\n state s\n branch %s yes no\n state yes\n return 1\n state no\n return 2"
     outcome = machine_of(text % value).resume()
     assert isinstance(outcome, Done)
     assert outcome.value == 1
 
 
-@pytest.mark.parametrize(("subject", "taken"), [('"a"', 1), ('"b"', 2), ('"c"', 3), ("1", 3), ("[1]", 3)])
-def test_a_switch_goes_by_string(machine_of: MachineOf, subject: str, taken: int) -> None:
-    """To the case that equals it; what equals none, or is no string, to the default."""
+@pytest.mark.parametrize(("subject", "expected"), [('"a"', 1), ('"b"', 2), ('"c"', 3), ("1", 3), ("[1]", 3)])
+def test_switch_compares_strings(machine_of: MachineOf, subject: str, expected: int) -> None:
+    """The case equal to the subject is taken; other strings and other types take the default."""
     outcome = machine_of(f"""
         function main()
           state s
@@ -116,11 +116,11 @@ def test_a_switch_goes_by_string(machine_of: MachineOf, subject: str, taken: int
             return 3
     """).resume()
     assert isinstance(outcome, Done)
-    assert outcome.value == taken
+    assert outcome.value == expected
 
 
 def test_frames_show_where_the_program_is(machine_of: MachineOf) -> None:
-    """Function, state and the slots that are set, innermost last."""
+    """Function, state and the assigned slots of each frame, innermost last."""
     machine = machine_of("""
         function main() locals(x, unset)
           state start
@@ -143,7 +143,7 @@ def test_frames_show_where_the_program_is(machine_of: MachineOf) -> None:
 
 @pytest.mark.parametrize("states", [10, 5_000])
 def test_only_states_that_are_entered_are_decoded(machine_of: MachineOf, states: int) -> None:
-    """A step in a large program costs what it costs in a small one."""
+    """A step has the same cost in a large program as in a small one."""
     unused = "\n".join(f"state s{i}\n goto s{i + 1}" for i in range(states))
     machine = machine_of(f"""
         function main() locals(i)
@@ -165,7 +165,9 @@ def test_only_states_that_are_entered_are_decoded(machine_of: MachineOf, states:
 
 
 def test_only_functions_that_are_called_are_loaded(machine_of: MachineOf) -> None:
-    """A machine begins at once however many functions there are, and machines of an image share them."""
+    """The start time does not depend on the number of functions; machines of an image share loaded
+    functions.
+    """
     unused = "\n".join(f"function f{i}()\n state s\n return {i}" for i in range(100))
     machine = machine_of(f"""
         function main()
@@ -178,8 +180,8 @@ def test_only_functions_that_are_called_are_loaded(machine_of: MachineOf) -> Non
     assert Machine(machine.image).functions is machine.functions
 
 
-def test_a_long_run_keeps_nothing(machine_of: MachineOf) -> None:
-    """However many jumps, effects and answers: frames, stack and notes stay as they are."""
+def test_long_run_uses_constant_memory(machine_of: MachineOf) -> None:
+    """Frames, stack and notes do not grow with jumps, effects and answers."""
     machine = machine_of(
         """
         function main() locals(i, x)
@@ -209,15 +211,17 @@ def test_a_long_run_keeps_nothing(machine_of: MachineOf) -> None:
     assert outcome.value == 20000
 
 
-def test_a_run_imports_nothing_heavy() -> None:
-    """Starting a compiled loop loads neither attrs nor typing nor anything of that weight."""
+def test_run_imports_no_heavy_modules() -> None:
+    """Starting a compiled loop imports neither attrs nor typing nor similar modules."""
     code = """
 import sys
 before = set(sys.modules)
 import llc.vm.code.image, llc.vm.machine.machine, llc.vm.machine.snapshot
 print(*sorted(set(sys.modules) - before))
 """
-    ran = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, env=_path())
+    ran = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, env=_environment()
+    )
     loaded = set(ran.stdout.split())
     assert "llc.vm.machine.machine" in loaded, ran.stderr
     heavy = {"attr", "attrs", "typing", "dataclasses", "inspect", "pathlib", "logging", "asyncio", "hashlib"}
@@ -225,7 +229,7 @@ print(*sorted(set(sys.modules) - before))
     assert not loaded & heavy
 
 
-def _path() -> dict[str, str]:
+def _environment() -> dict[str, str]:
     """An environment in which `llc` is found without the site module."""
     import os
     import tempfile
@@ -237,7 +241,7 @@ def _path() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": folder}
 
 
-def test_outcomes_show_what_they_are(machine_of: MachineOf) -> None:
+def test_repr_of_outcomes(machine_of: MachineOf) -> None:
     """For logs and failing tests."""
     machine = machine_of(ASK, ["ls"], fuel=1)
     assert repr(machine.resume()) == "OutOfFuel()"

@@ -20,7 +20,7 @@ EXAMPLE = take("snapshot.md", "llc-ir", "json")
 
 
 def test_the_sessions_of_the_machine_chapter_run() -> None:
-    """Each session sees the programs above it, by their names, and prints what it shows."""
+    """Each session can use the programs above it by name, and prints the shown output."""
     names: dict[str, Any] = {}
     runner = doctest.DocTestRunner(verbose=False)
     for block in SESSIONS:
@@ -45,8 +45,8 @@ def example() -> tuple[Image, Any]:
     return emit(parse_program(program.text, "<spec>")), json.loads(snapshot.text)
 
 
-def test_the_snapshot_of_the_chapter_is_the_program_s(example: tuple[Image, Any]) -> None:
-    """Taken at its effect, but for the hash."""
+def test_snapshot_of_the_chapter_matches_its_program(example: tuple[Image, Any]) -> None:
+    """Taken at the effect of the program; the hash is ignored."""
     image, expected = example
     machine = Machine(image)
     assert isinstance(machine.resume(), Effect)
@@ -54,15 +54,15 @@ def test_the_snapshot_of_the_chapter_is_the_program_s(example: tuple[Image, Any]
 
 
 def test_the_snapshot_of_the_chapter_can_be_restored(example: tuple[Image, Any]) -> None:
-    """The effect waits for its answer, and the program goes on to its end."""
+    """The effect is pending, and the program runs to its end."""
     image, snapshot = example
     machine = restored(image, snapshot)
     assert repr(machine.effect) == "Effect(1, 'shell', {'command': 'ls'})"
     assert repr(machine.resume("x")) == "Done(['x', [40, 2]])"
 
 
-def test_the_snapshot_with_strands_is_the_program_s() -> None:
-    """One strand has ended, one has failed, one waits; it goes on to the fault."""
+def test_snapshot_with_strands_matches_its_program() -> None:
+    """One strand has ended, one has failed, one waits; the restored run ends with the fault."""
     program, snapshot = EXAMPLE[2:]
     image, expected = emit(parse_program(program.text, "<spec>")), json.loads(snapshot.text)
     machine = Machine(image, [["ls", "", "pwd"]])
@@ -72,8 +72,8 @@ def test_the_snapshot_with_strands_is_the_program_s() -> None:
     ]
     assert repr(machine.resume("a b", 1)) == "Waiting()"
     assert {**machine.snapshot(), "program_hash": "…"} == expected
-    again = restored(image, expected)
-    assert {**again.snapshot(), "program_hash": "…"} == expected
-    fault = again.resume("/home")
+    restored_machine = restored(image, expected)
+    assert {**restored_machine.snapshot(), "program_hash": "…"} == expected
+    fault = restored_machine.resume("/home")
     assert repr(fault) == "Fault('user', 'nothing to ask', None)"
     assert [row[:2] for row in fault.backtrace] == [("main", "start"), ("ask", "refuse")]

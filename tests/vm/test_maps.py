@@ -20,41 +20,41 @@ from llc.vm.values.heap import HeapReader, HeapWriter
 from llc.vm.values.text_form import json_text, written
 from llc.vm.values.values import equal, show, to_host, type_name
 
-# From this length on maps are versioned here.
-SHORT = 32
+# Minimum size of a versioned map in these tests.
+MIN_VERSIONED = 32
 
 
 @pytest.fixture(autouse=True, scope="module")
 def versions_of_small_maps() -> Iterator[None]:
-    """Maps that are small enough for a test have versions."""
+    """Lower the size from which maps are versioned."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(maps, "SHORT", SHORT)
-        patch.setattr(inline, "SHORT", SHORT)
+        patch.setattr(maps, "SHORT", MIN_VERSIONED)
+        patch.setattr(inline, "SHORT", MIN_VERSIONED)
         yield
 
 
 CHANCE = st.integers(0, 1 << 32).map(random.Random)
 
 
-def plainly(name: str, *operands: Any) -> dict[str, Any]:
-    """A change of a dict by copying."""
-    first, *others = operands
+def copy_and_change(name: str, *operands: Any) -> dict[str, Any]:
+    """Change a copy of a dict."""
+    original, *arguments = operands
     match name:
         case "put":
-            return {**first, others[0]: others[1]}
+            return {**original, arguments[0]: arguments[1]}
         case "remove":
-            return {key: value for key, value in first.items() if key != others[0]}
+            return {key: value for key, value in original.items() if key != arguments[0]}
         case _:
-            return {**first, **others[0]}
+            return {**original, **arguments[0]}
 
 
-def changed(chance: random.Random, count: int, size: int = 40) -> list[tuple[Any, dict[str, Any]]]:
-    """Maps made of one another by changes, each with an equal dict; old ones are changed and read too."""
+def random_maps(chance: random.Random, count: int, size: int = 40) -> list[tuple[Any, dict[str, Any]]]:
+    """Maps derived from one another, each with an equal dict; old maps are changed and read too."""
     names = [f"k{number}" for number in range(size + 10)]
     start = dict.fromkeys(names[:size], 0)
-    made: list[tuple[Any, dict[str, Any]]] = [(start, start)]
+    results: list[tuple[Any, dict[str, Any]]] = [(start, start)]
     for number in range(count):
-        map_, twin = made[-1] if chance.random() < 0.7 else chance.choice(made)
+        map_, dict_ = results[-1] if chance.random() < 0.7 else chance.choice(results)
         name = chance.choice(names)
         match chance.randrange(10):
             case 0 | 1 | 2 | 3 | 4:
@@ -62,68 +62,68 @@ def changed(chance: random.Random, count: int, size: int = 40) -> list[tuple[Any
             case 5 | 6:
                 step = "remove", name
             case 7:
-                other, its_twin = chance.choice(made)
-                made.append((HANDLERS["merge"](map_, other), plainly("merge", twin, its_twin)))
+                other, other_dict = chance.choice(results)
+                results.append((HANDLERS["merge"](map_, other), copy_and_change("merge", dict_, other_dict)))
                 continue
             case 8:
                 step = "merge", {name: number}
             case _:
-                assert list(HANDLERS["entries"](map_)) == list(twin.items())
+                assert list(HANDLERS["entries"](map_)) == list(dict_.items())
                 continue
-        made.append((HANDLERS[step[0]](map_, *step[1:]), plainly(step[0], twin, *step[1:])))
-    return made
+        results.append((HANDLERS[step[0]](map_, *step[1:]), copy_and_change(step[0], dict_, *step[1:])))
+    return results
 
 
 @given(CHANCE)
-def test_every_version_is_what_copying_gives(chance: random.Random) -> None:
-    """Entries and their order, whichever versions were changed or read before."""
-    made = changed(chance, 120)
-    assert any(type(map_) is maps.MapVersion for map_, _ in made)
-    chance.shuffle(made)
-    for map_, twin in made:
-        assert list(maps.read(map_).items()) == list(twin.items())
-        assert len(map_) == len(twin)
+def test_versions_agree_with_copies(chance: random.Random) -> None:
+    """Entries and their order, after any changes and reads of other versions."""
+    results = random_maps(chance, 120)
+    assert any(type(map_) is maps.MapVersion for map_, _ in results)
+    chance.shuffle(results)
+    for map_, dict_ in results:
+        assert list(maps.read(map_).items()) == list(dict_.items())
+        assert len(map_) == len(dict_)
 
 
 @given(CHANCE)
-def test_a_version_looks_like_a_dict(chance: random.Random) -> None:
-    """Kind, equality, host form, messages, texts and stored form are those of the dict."""
-    made = changed(chance, 30)
-    (map_, twin), (other, its_twin) = chance.choice(made), chance.choice(made)
+def test_version_is_indistinguishable_from_a_dict(chance: random.Random) -> None:
+    """Type, equality, host form, messages, texts and snapshot form are equal."""
+    results = random_maps(chance, 30)
+    (map_, dict_), (other, other_dict) = chance.choice(results), chance.choice(results)
     assert maps.is_map(map_)
     assert type_name(map_) == "map"
-    assert bool(map_) == bool(twin)
-    assert equal(map_, twin)
-    assert equal(twin, map_)
-    assert equal(map_, other) == (twin == its_twin)
-    assert to_host(map_) == twin
-    assert list(to_host(map_)) == list(twin)
+    assert bool(map_) == bool(dict_)
+    assert equal(map_, dict_)
+    assert equal(dict_, map_)
+    assert equal(map_, other) == (dict_ == other_dict)
+    assert to_host(map_) == dict_
+    assert list(to_host(map_)) == list(dict_)
     for text in (show, json_text, written):
-        assert text(map_) == text(twin)  # type: ignore[operator]
+        assert text(map_) == text(dict_)  # type: ignore[operator]
     stored, expected = HeapWriter(), HeapWriter()
-    other_twin = twin if other is map_ else dict(its_twin)
-    assert stored.write((map_, other, map_)) == expected.write((twin, other_twin, twin))
+    other_copy = dict_ if other is map_ else dict(other_dict)
+    assert stored.write((map_, other, map_)) == expected.write((dict_, other_copy, dict_))
     assert stored.nodes == expected.nodes
     assert equal(HeapReader(stored.nodes).read([len(stored.nodes) - 1]), (map_, other, map_))
 
 
 @given(CHANCE)
-def test_primitives_take_either_form(chance: random.Random) -> None:
-    """Each primitive over maps gives the same for a version and for its dict."""
-    map_, twin = chance.choice(changed(chance, 40))
-    key = chance.choice([*twin, "missing"])
+def test_primitives_accept_both_forms(chance: random.Random) -> None:
+    """Each map primitive gives the same result for a version and for its dict."""
+    map_, dict_ = chance.choice(random_maps(chance, 40))
+    key = chance.choice([*dict_, "missing"])
     for name, *operands in (
         *(("get", key), ("get_or", key, 7), ("put", key, 1), ("remove", key), ("has_key", key)),
         *(("keys",), ("values",), ("entries",), ("merge", {key: 5}), ("without_nulls",), ("is_map",)),
-        *(("get_field", key), ("lookup_or", (key,), 3), ("is_empty",), ("text",), ("eq", twin), ("plain",)),
+        *(("get_field", key), ("lookup_or", (key,), 3), ("is_empty",), ("text",), ("eq", dict_), ("plain",)),
     ):
-        assert equal(HANDLERS[name](map_, *operands), HANDLERS[name](twin, *operands)), name
-    assert equal(HANDLERS["unique"]((map_, twin, map_)), (twin,))
+        assert equal(HANDLERS[name](map_, *operands), HANDLERS[name](dict_, *operands)), name
+    assert equal(HANDLERS["unique"]((map_, dict_, map_)), (dict_,))
 
 
 @pytest.fixture
 def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The sizes of the maps that are copied."""
+    """Sizes of the copied maps."""
     sizes: list[int] = []
     begin, restored = maps.begin, maps.MapVersion.restored
     monkeypatch.setattr(maps, "begin", lambda entries: sizes.append(len(entries)) or begin(entries))
@@ -149,18 +149,18 @@ BUILDING = {
 @pytest.mark.parametrize("tier", ["interpreter", "direct"])
 @pytest.mark.parametrize("step", BUILDING.values(), ids=BUILDING)
 def test_building_copies_few_items(step: str, tier: str, copied: list[int]) -> None:
-    """A map of n keys is built in any way with at most a few copied items for each change."""
+    """A map of n keys is built with a few copied items per change."""
     text = f"(reduce (lambda (made i) {step}) (dict) (range 0 {{count}}))"
     for count in (1000, 4000):
         copied.clear()
         assert (
             outcome_data(Machine(machine_of(text.format(count=count)).image, tier=tier).resume())[0] == "done"
         )
-        assert sum(copied) < (SHORT + 4) * 2 * count, sum(copied)
+        assert sum(copied) < (MIN_VERSIONED + 4) * 2 * count, sum(copied)
 
 
 def test_reading_old_versions_copies_each_once(copied: list[int]) -> None:
-    """An old version that is read owns its entries from then on, also after changes of it."""
+    """After its first read an old version owns its entries, also after changes of it."""
     old = maps.put({f"k{number}": number for number in range(1000)}, "a", 1)
     new = maps.put(old, "b", 2)
     copied.clear()
@@ -178,8 +178,8 @@ def test_reading_old_versions_copies_each_once(copied: list[int]) -> None:
     assert copied == [1002]
 
 
-def test_no_read_costs_more_than_its_map() -> None:
-    """However many changes follow, an old version is at most half its size of them away from a dict."""
+def test_cost_of_a_read_is_bounded_by_the_map() -> None:
+    """After any number of changes, an old version is at most half its size of changes away from a dict."""
     map_: Any = {f"k{number}": number for number in range(100)}
     versions = []
     for number in range(2000):
@@ -196,8 +196,8 @@ def test_no_read_costs_more_than_its_map() -> None:
         assert away <= size
 
 
-def test_effects_and_faults_take_versions() -> None:
-    """A large map may be an effect's argument, the operand of `error`, and what is caught."""
+def test_effects_and_faults_accept_versions() -> None:
+    """A large map may be an argument of an effect, the operand of `error`, and a caught fault."""
     text = """
     (define (add made i) (put made (string-append 'k i) i))
     (define large (reduce add (dict (kind "odd") (message "no")) (range 0 100)))
@@ -206,7 +206,7 @@ def test_effects_and_faults_take_versions() -> None:
     assert outcome_data(Machine(machine_of(text).image).resume()) == ("done", "['odd', 'no']")
 
 
-# Rounds that change a large map, the one before it and the first, and read any of them.
+# Iterations that change a large map, the previous one and the first, and read any of them.
 ROUND = """
 (define (go i map old first kept)
   (if (= i 12)
@@ -238,13 +238,13 @@ KEPT = (
 @LAWS
 @given(st.sampled_from(MAPS), st.sampled_from(KEPT), st.integers(1, 40), st.integers(0, 255))
 def test_both_tiers_agree_about_large_maps(map_: str, kept: str, quantum: int, turns: int) -> None:
-    """Results and snapshots are alike in either tier, and where a machine goes through JSON at any time."""
+    """Results and snapshots are equal, also for machines restored from JSON at any time."""
     assert_tiers_agree(machine_of(ROUND.format(map=map_, kept=kept)).image, quantum, [], turns)
 
 
 @pytest.mark.parametrize("tier", ["interpreter", "direct"])
-def test_what_is_made_of_a_large_map_is_asked_at_once(tier: str) -> None:
-    """Where it is known that a value is a map, both forms answer."""
+def test_operations_on_known_maps(tier: str) -> None:
+    """If the type is known to be a map, the operations accept both forms."""
     text = """
     (define start (reduce (lambda (made i) (put made (to-string i) i)) (dict) (range 0 100)))
     (define (ask i)
@@ -257,8 +257,8 @@ def test_what_is_made_of_a_large_map_is_asked_at_once(tier: str) -> None:
     assert outcome_data(Machine(machine_of(text).image, tier=tier).resume()) == ("done", expected)
 
 
-def test_a_version_that_nothing_else_holds_changes_in_place(copied: list[int]) -> None:
-    """The translated tier changes a large map itself; the maps that it was made of stay as they are."""
+def test_unique_version_changes_in_place(copied: list[int]) -> None:
+    """The JIT tier changes a large map itself; the maps from which it was derived do not change."""
     text = """
     (define start (reduce (lambda (made i) (put made (to-string i) i)) (dict) (range 0 100)))
     (define (count i map) (if (= i 3000) map (count (+ i 1) (put map (to-string (modulo i 120)) i))))

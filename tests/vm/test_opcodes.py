@@ -28,27 +28,25 @@ def table(name: str) -> Iterator[str]:
             yield f"| {row.number} | `{row.name}` | {' '.join(row.operands)} | `{row.picture}` | {row.doc} |"
 
 
-def test_the_spec_is_what_the_table_prints(update: bool) -> None:
-    """The chapter has the rows of the program."""
+def test_chapter_matches_the_table(update: bool) -> None:
     compare("opcodes.md", table, update)
 
 
 def test_every_opcode_has_one_step() -> None:
-    """The machine's steps and the table's rows pair up."""
+    """Machine steps and table rows correspond."""
     assert set(STEPS) == {row.name for row in ROWS}
 
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_every_opcode_is_emitted_and_lifted(name: str) -> None:
-    """A failure names the module in which an opcode was forgotten."""
+    """A failure names the module that lacks the opcode."""
     assert f'"{name}"' in inspect.getsource(emit), f"write {name} in vm/code/emit.py"
     assert f'"{name}"' in inspect.getsource(lift), f"read {name} in vm/code/lift.py"
 
 
-def test_an_opcode_may_be_left_to_the_interpreter(
+def test_opcode_without_translation_is_interpreted(
     image_of: Callable[[str], Image], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A program with an opcode that has no translation runs in the interpreter."""
     image = image_of("function main(a)\n state s\n return a")
     assert obstacle(image) is None
     monkeypatch.setattr(BY_NAME["RETURN"], "is_translated", False)
@@ -56,7 +54,7 @@ def test_an_opcode_may_be_left_to_the_interpreter(
 
 
 def test_numbers_are_fixed() -> None:
-    """Numbers are part of the image format; 0 is no opcode."""
+    """Opcode numbers are part of the image format; 0 is no opcode."""
     assert {row.name: row.number for row in ROWS} == {
         "CONST": 1,
         "LOAD": 2,
@@ -77,8 +75,8 @@ def test_numbers_are_fixed() -> None:
     }
 
 
-def test_stack_effects_follow_from_the_pictures() -> None:
-    """`operand… -- value` pops as many as `count` says, a fixed word one."""
+def test_stack_effects_follow_from_the_diagrams() -> None:
+    """`operand… -- value` pops `count` values, a fixed word pops one."""
     assert BY_NAME["PRIM"].popped((0, 3)) == 3
     assert BY_NAME["CALL"].popped((2, 0, 0)) == 3
     assert BY_NAME["SETBOX"].popped(()) == 2
@@ -86,15 +84,15 @@ def test_stack_effects_follow_from_the_pictures() -> None:
 
 
 def test_code_is_decoded_to_offsets_opcodes_and_operands() -> None:
-    """One word an opcode, one word an operand."""
+    """Each opcode and each operand is one word."""
     code = [1, 7, 4, 2, 1, 18, 0, NO_STATE]
     decoded = [(offset, row.name, operands) for offset, row, operands in decode(code)]
     assert decoded == [(0, "CONST", (7,)), (2, "PRIM", (2, 1)), (5, "SWITCH", (0, NO_STATE))]
 
 
 @given(st.lists(st.integers(0, 30) | st.integers(0, NO_STATE), max_size=20))
-def test_any_words_are_decoded_or_refused(code: list[int]) -> None:
-    """What is decoded covers the words without gap; the rest is a ValueError."""
+def test_any_words_are_decoded_or_rejected(code: list[int]) -> None:
+    """Decoded instructions cover the words without a gap; other words raise ValueError."""
     position = 0
     try:
         for offset, row, operands in decode(code):
@@ -107,7 +105,7 @@ def test_any_words_are_decoded_or_refused(code: list[int]) -> None:
 
 
 @pytest.mark.parametrize("code", [[0], [8], [1], [4, 1]])
-def test_words_that_are_no_code_are_refused(code: list[int]) -> None:
-    """An unknown number and an instruction that is cut off."""
+def test_invalid_words_are_an_error(code: list[int]) -> None:
+    """An unknown number and a truncated instruction."""
     with pytest.raises(ValueError, match=r"opcode|incomplete"):
         list(decode(code))

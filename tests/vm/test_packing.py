@@ -21,23 +21,23 @@ def sections(draw: st.DrawFn) -> bytes:
 
 
 @given(st.lists(sections(), min_size=1, max_size=3))
-def test_what_was_packed_is_unpacked(parts: list[bytes]) -> None:
-    """Whatever the texts and words are."""
+def test_packed_sections_round_trip(parts: list[bytes]) -> None:
+    """For any texts and words."""
     packed = pack(parts)
     if packed is not None:
         assert unpack(packed, [len(part) for part in parts]) == parts
 
 
 @given(st.binary(max_size=100), st.lists(st.integers(0, 1000), max_size=3))
-def test_any_bytes_are_unpacked_or_refused(data: bytes, lengths: list[int]) -> None:
-    """With nothing but PackingError, packed or not."""
+def test_any_bytes_are_unpacked_or_rejected(data: bytes, lengths: list[int]) -> None:
+    """The reader raises nothing but PackingError, packed or not."""
     for stream in (data, zlib.compress(data)):
         with suppress(PackingError):
             unpack(stream, lengths)
 
 
-def test_a_stream_that_grows_out_of_proportion_is_refused() -> None:
-    """Before it is unpacked: a megabyte of zeros takes a thousand bytes."""
+def test_decompression_bomb_is_an_error() -> None:
+    """It is detected before unpacking: a megabyte of zeros takes a thousand bytes."""
     bomb = zlib.compress(bytes(1 << 20))
     assert len(bomb) * MOST < 1 << 20
     with pytest.raises(PackingError, match="longer than it can be"):
@@ -47,7 +47,7 @@ def test_a_stream_that_grows_out_of_proportion_is_refused() -> None:
 
 
 def test_code_of_many_states_packs_well() -> None:
-    """Words are mostly zeros, and each state's are much like the one's before it."""
+    """Words are mostly zeros, and the words of adjacent states are similar."""
     words = b"".join((n % 7 + k).to_bytes(4, "little") for n in range(5000) for k in (1, n, 3))
     section = (2).to_bytes(4, "little") + b"{}" + words
     packed = pack([section])

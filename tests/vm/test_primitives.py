@@ -30,8 +30,8 @@ HOST = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=8,
 )
-ODD = st.sampled_from([math.inf, -math.inf, math.nan, 10**400, -0.0, "\ud800", "\0", ()])
-VALUES = ODD | HOST.map(from_host) | st.builds(Box) | st.builds(FunctionValue, st.just(0), st.just(()))
+UNUSUAL = st.sampled_from([math.inf, -math.inf, math.nan, 10**400, -0.0, "\ud800", "\0", ()])
+VALUES = UNUSUAL | HOST.map(from_host) | st.builds(Box) | st.builds(FunctionValue, st.just(0), st.just(()))
 
 
 def do(name: str, *operands: Value) -> Value:
@@ -52,21 +52,20 @@ def table() -> Iterator[str]:
     yield from (f"| `{row.name}` | {row.operands} | {row.doc} |" for row in PRIMITIVES.values())
 
 
-def test_the_spec_is_what_the_table_prints(update: bool) -> None:
-    """The chapter has the rows of the program, and its bounds."""
+def test_chapter_matches_the_table(update: bool) -> None:
+    """The limits are compared too."""
     compare("primitives.md", lambda name: table(), update)
     text = text_of("primitives.md")
     assert all(f" {bound} " in text for bound in (MAX_BITS, MAX_ITEMS, MAX_TEXT))
 
 
-def test_every_row_has_its_code() -> None:
-    """Table and handlers pair up."""
+def test_every_row_has_a_handler() -> None:
     assert HANDLERS.keys() == PRIMITIVES.keys()
 
 
 @pytest.mark.parametrize("name", PRIMITIVES)
-def test_the_code_takes_the_operands_of_its_row(name: str) -> None:
-    """The verifier checks counts by the table, so the code must take exactly those."""
+def test_handler_accepts_the_operands_of_its_row(name: str) -> None:
+    """The verifier checks counts with the table, so the handler must accept exactly these."""
     row = PRIMITIVES[name]
     signature = inspect.signature(HANDLERS[name])
     for count in range(5 if row.most is None else row.most + 2):
@@ -76,17 +75,17 @@ def test_the_code_takes_the_operands_of_its_row(name: str) -> None:
         except TypeError:
             assert not is_legal
         else:
-            assert is_legal or name in ("box", "dynamic_box")  # which may also be made without a value
+            assert is_legal or name in ("box", "dynamic_box")  # which may also be created without a value
 
 
 @pytest.mark.parametrize("name", sorted(PRIMITIVES))
 @settings(max_examples=COUNT)
 @given(data=st.data())
-def test_wrong_operands_fault_and_nothing_else(name: str, data: st.DataObject) -> None:
-    """Whatever the operands, there is a value or a fault of the program, never an error of ours."""
+def test_wrong_operands_only_fault(name: str, data: st.DataObject) -> None:
+    """Any operands give a value or a fault of the program, never an internal error."""
     row = PRIMITIVES[name]
-    most = 4 if row.most is None else row.most
-    operands = data.draw(st.lists(VALUES, min_size=row.least, max_size=most))
+    max_operands = 4 if row.most is None else row.most
+    operands = data.draw(st.lists(VALUES, min_size=row.least, max_size=max_operands))
     before = [repr(operand) for operand in operands]
     with contextlib.suppress(PrimitiveFault):
         do(name, *operands)
@@ -97,7 +96,7 @@ def test_wrong_operands_fault_and_nothing_else(name: str, data: st.DataObject) -
 
 
 def test_lists_and_maps_are_made_from_operands() -> None:
-    """A map takes its operands in pairs."""
+    """The operands of a map are pairs."""
     assert do("list", 1, "a") == (1, "a")
     assert do("list") == ()
     assert do("map", "a", 1, "b", (2,)) == {"a": 1, "b": (2,)}
@@ -106,7 +105,7 @@ def test_lists_and_maps_are_made_from_operands() -> None:
 
 
 def test_null_counts_as_an_empty_map() -> None:
-    """`get` gives null for what is not there, `put` begins a map."""
+    """`get` gives null for a missing key, `put` creates a map."""
     assert do("get", None, "a") is None
     assert do("get", {"a": 1}, "b") is None
     assert do("put", None, "a", 1) == {"a": 1}
@@ -114,8 +113,8 @@ def test_null_counts_as_an_empty_map() -> None:
     assert do("without_nulls", {"a": None, "b": 0}) == {"b": 0}
 
 
-def test_put_leaves_its_operand_alone() -> None:
-    """Values never change."""
+def test_put_does_not_change_its_operand() -> None:
+    """Values are immutable."""
     before = {"a": 1}
     assert do("put", before, "a", 2) == {"a": 2}
     assert before == {"a": 1}
@@ -123,18 +122,18 @@ def test_put_leaves_its_operand_alone() -> None:
 
 @given(values=st.lists(VALUES, min_size=1, max_size=4))
 def test_and_and_or_give_an_operand(values: list[Value]) -> None:
-    """The first that decides, else the last."""
+    """The first operand that decides, else the last."""
     assert do("and", *values) is next((value for value in values if not value), values[-1])
     assert do("or", *values) is next((value for value in values if value), values[-1])
 
 
 def test_and_and_or_of_nothing() -> None:
-    """Nothing is false among nothing, and nothing is true."""
+    """Without operands `and` is true and `or` is false."""
     assert (do("and"), do("or")) == (True, False)
 
 
-def test_boxes_hold_what_they_were_given() -> None:
-    """A new box each time."""
+def test_box_contains_its_value() -> None:
+    """Each call creates a new box."""
     assert do("unbox", do("box", 5)) == 5
     assert do("box", 5) is not do("box", 5)
     assert fault_of("unbox", 5).kind == "type-error"
@@ -144,8 +143,8 @@ def test_boxes_hold_what_they_were_given() -> None:
 
 
 @given(left=NUMBERS, right=NUMBERS)
-def test_arithmetic_is_pythons(left: float, right: float) -> None:
-    """Integers are exact, and numbers of both kinds compare by what they are worth."""
+def test_arithmetic_agrees_with_python(left: float, right: float) -> None:
+    """Integers are exact; integers and floats are compared by value."""
     assert do("add", left, right) == left + right
     assert do("sub", left, right) == left - right
     assert do("mul", left, right) == left * right
@@ -158,20 +157,20 @@ def test_arithmetic_is_pythons(left: float, right: float) -> None:
 
 
 @given(left=st.integers(), right=st.integers().filter(bool))
-def test_whole_quotients_stay_integers(left: int, right: int) -> None:
-    """`div` is exact where it can be."""
+def test_integral_quotients_are_integers(left: int, right: int) -> None:
+    """`div` is exact if possible."""
     assert do("div", left * right, right) == left
     assert isinstance(do("div", left * right, right), int)
 
 
 def test_division_by_zero_is_a_fault() -> None:
-    """By either zero."""
+    """For integer and float zero."""
     assert fault_of("div", 1, 0).kind == "division-by-zero"
     assert fault_of("div", 1.0, 0.0).kind == "division-by-zero"
 
 
 def test_a_boolean_is_no_number() -> None:
-    """It neither equals one nor is one."""
+    """It neither equals a number nor is accepted as one."""
     assert do("eq", True, 1) is False
     assert do("eq", (1, {"a": 2}), (1.0, {"a": 2.0})) is True
     for name in ("add", "lt", "div"):
@@ -180,23 +179,23 @@ def test_a_boolean_is_no_number() -> None:
 
 
 def test_integers_are_bounded() -> None:
-    """Squaring in a loop faults before it fills the memory."""
+    """Repeated squaring faults before memory is full."""
     number = 3
     while number.bit_length() * 2 <= MAX_BITS:
         number = do("mul", number, number)
     assert fault_of("mul", number, number).kind == "too-large"
 
 
-def test_sums_grow_too_slowly_to_be_bounded() -> None:
-    """A bit at a time: only what multiplies asks."""
-    most = (1 << MAX_BITS) - 1
-    assert do("add", most, 1) == 1 << MAX_BITS
-    assert do("sub", -most, most) == -2 * most
+def test_sums_are_not_checked() -> None:
+    """A sum grows by one bit; only multiplication checks the limit."""
+    largest = (1 << MAX_BITS) - 1
+    assert do("add", largest, 1) == 1 << MAX_BITS
+    assert do("sub", -largest, largest) == -2 * largest
     assert fault_of("mul", 1 << MAX_BITS, 2).kind == "too-large"
 
 
-def test_an_integer_beyond_floats_meets_a_float() -> None:
-    """A fault, not an overflow of ours."""
+def test_huge_integer_with_float_is_a_fault() -> None:
+    """There is no OverflowError."""
     for name in ("add", "sub", "mul", "div"):
         assert fault_of(name, 10**400, 1.5).kind == "too-large"
     assert do("lt", 1.5, 10**400) is True
@@ -207,7 +206,7 @@ def test_an_integer_beyond_floats_meets_a_float() -> None:
 
 @given(data=HOST)
 def test_text_of_lists_and_maps_is_json(data: Any) -> None:
-    """What is not bare is JSON that reads back to the same value."""
+    """The JSON text reads back to the same value."""
     text = do("text", from_host(data))
     if isinstance(data, str):
         assert text == data
@@ -219,7 +218,7 @@ def test_text_of_lists_and_maps_is_json(data: Any) -> None:
 
 
 def test_text_of_numbers() -> None:
-    """Whole floats keep their point, huge integers all their digits."""
+    """Integral floats keep the point, huge integers all digits."""
     assert [do("text", value) for value in (1, 1.0, -0.5, True, 1e300)] == [
         "1",
         "1.0",
@@ -241,21 +240,21 @@ def str_of(number: int) -> str:
 
 
 def test_text_of_a_function_or_a_box_is_a_fault() -> None:
-    """They mean nothing outside the machine, also deep inside."""
+    """They have no meaning outside the machine, also inside other values."""
     assert fault_of("text", Box()).kind == "type-error"
     assert fault_of("concat", "a", ({"b": FunctionValue(0, ())},)).kind == "type-error"
 
 
 def test_text_of_a_deep_value_needs_no_stack() -> None:
-    """A hundred thousand lists in one another."""
+    """A hundred thousand nested lists."""
     value: Value = ()
     for _ in range(100_000):
         value = (value,)
     assert do("text", value) == "[" * 100_001 + "]" * 100_001
 
 
-def test_text_is_bounded_where_sharing_is_not() -> None:
-    """A list of itself twice, sixty times over, is small; its text would not be."""
+def test_text_of_a_shared_value_is_limited() -> None:
+    """A list that contains itself twice, sixty levels deep, is small; its text would not be."""
     value: Value = "x" * 1000
     for _ in range(60):
         value = (value, value)
@@ -265,13 +264,13 @@ def test_text_is_bounded_where_sharing_is_not() -> None:
 
 
 def test_concat_joins_texts() -> None:
-    """Each operand as `text` shows it."""
+    """Each operand as rendered by `text`."""
     assert do("concat", "a", 1, None, (1, "b")) == 'a1[1, "b"]'
     assert do("concat") == ""
 
 
-def test_rule_2_the_final_newline_goes() -> None:
-    """One, as the rule says; what is no text stays as it is."""
+def test_rule_2_final_newline_is_removed() -> None:
+    """One newline, as the rule says; other types are unchanged."""
     assert do("trim_newline", "a\n") == "a"
     assert do("trim_newline", "a\n\n") == "a\n"
     assert do("trim_newline", "a") == "a"
@@ -289,7 +288,7 @@ def test_tail_takes_characters_from_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("milliseconds", "shown"),
+    ("milliseconds", "expected"),
     [
         (0, "0.0s"),
         (340, "0.3s"),
@@ -299,22 +298,22 @@ def test_tail_takes_characters_from_the_end() -> None:
         (1234.5, "1.2s"),
     ],
 )
-def test_durations_are_for_people(milliseconds: float, shown: str) -> None:
-    """As the progress display shows them; the seed's example is `2m 34s`."""
-    assert do("duration", milliseconds) == shown
+def test_duration_format(milliseconds: float, expected: str) -> None:
+    """As in the progress display; the example of the seed is `2m 34s`."""
+    assert do("duration", milliseconds) == expected
 
 
 def test_a_duration_is_finite() -> None:
-    """Neither without end nor no number."""
-    for odd in (math.inf, -math.inf, math.nan):
-        assert fault_of("duration", odd).kind == "too-large"
+    """Infinity and NaN are faults."""
+    for value in (math.inf, -math.inf, math.nan):
+        assert fault_of("duration", value).kind == "too-large"
 
 
 # --- variables --------------------------------------------------------------------------------
 
 
 def test_lookup_follows_keys_and_indices() -> None:
-    """A map's key, a list's index as text; a null that is there is null."""
+    """A key of a map, an index of a list as text; an existing null is null."""
     value = from_host({"a": {"b": [10, {"c": None}]}})
     assert do("lookup", value, ("a", "b", "0"), "x") == 10
     assert do("lookup", value, ("a", "b", "1", "c"), "x") is None
@@ -334,7 +333,7 @@ def test_lookup_follows_keys_and_indices() -> None:
     ],
 )
 def test_an_undefined_variable_is_a_fault_that_names_it(value: Any, path: list[str], why: str) -> None:
-    """loops.md, rule 6: the loop ends with an error that names it; a default answers instead."""
+    """loops.md, rule 6: the error names the variable; a default prevents it."""
     fault = fault_of("lookup", from_host(value), tuple(path), "captured.x.output")
     assert fault.kind == "undefined-variable"
     assert fault.message.startswith("`${captured.x.output}` is not defined: ")
@@ -342,22 +341,22 @@ def test_an_undefined_variable_is_a_fault_that_names_it(value: Any, path: list[s
     assert do("lookup_or", from_host(value), tuple(path), "default") == "default"
 
 
-def test_lookup_or_takes_what_is_there() -> None:
-    """A default stands in for what is undefined, not for null."""
+def test_lookup_or_uses_the_existing_value() -> None:
+    """The default replaces an undefined value, not null."""
     assert do("lookup_or", {"a": None}, ("a",), 1) is None
     assert do("lookup_or", {"a": 0}, ("a",), 1) == 0
 
 
 @given(data=HOST)
 def test_primitives_keep_values_in_host_form(data: Any) -> None:
-    """What went in comes out through a list and a map."""
+    """A value is unchanged after passing through a list and a map."""
     value = from_host(data)
-    made = do("map", "k", do("list", value, value))
-    assert equal(from_host(to_host(made)), made)
+    result = do("map", "k", do("list", value, value))
+    assert equal(from_host(to_host(result)), result)
 
 
-def test_a_field_of_an_association_list_does_not_depend_on_the_order_of_its_entries() -> None:
-    """A list that is no association list faults wherever its wrong entry is."""
+def test_field_of_an_association_list_is_order_independent() -> None:
+    """A list with an entry that is no pair faults, wherever that entry is."""
     good = (("a", 1), ("b.c", 2), ("d", (("e", 3),)))
     assert [do("get_field", good, name) for name in ("a", "b.c", "d.e", "x", "b")] == [1, 2, 3, None, None]
     for wrong in ("x", (1,), (1, 2, 3)):
@@ -370,6 +369,6 @@ def test_a_field_of_an_association_list_does_not_depend_on_the_order_of_its_entr
 
 
 def test_messages_have_the_right_article() -> None:
-    """An integer, a string."""
+    """ "an integer", "a string"."""
     assert fault_of("get_field", 5, "x").message == 'an integer has no field "x": 5'
     assert fault_of("get_field", "a", "x").message == 'a string has no field "x": "a"'

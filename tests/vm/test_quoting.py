@@ -21,11 +21,11 @@ from llc.vm.primitives.shell_words import (
 from llc.vm.values.faults import PrimitiveFault
 
 SHELL = pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: Path(shell).name)
-many = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+LAWS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-def test_a_word_is_always_in_quotes() -> None:
-    """What is harmless alone may be a keyword, a number before `>`, a tilde where it stands."""
+def test_word_is_always_quoted() -> None:
+    """A harmless word may be a keyword, a number before `>`, or a tilde in its position."""
     assert [shell_word(text) for text in ("if", "2", "~", "", "it's")] == [
         "'if'",
         "'2'",
@@ -35,20 +35,20 @@ def test_a_word_is_always_in_quotes() -> None:
     ]
 
 
-def test_double_quotes_are_left_and_entered_again() -> None:
-    """So nothing before the value can take a part of it."""
+def test_value_in_double_quotes_closes_and_reopens_them() -> None:
+    """Preceding text cannot absorb a part of the value."""
     assert '"$X' + shell_double("Y") + '"' == '"$X"\'Y\'""'
 
 
 def test_heredoc_lines_cannot_be_a_delimiter() -> None:
-    """Each line begins with an expansion of nothing."""
+    """Each line starts with an empty expansion."""
     assert shell_heredoc("EOF\n$x`\\") == "${0+}EOF\n${0+}\\$x\\`\\\\"
 
 
 @SHELL
-@many
+@LAWS
 @given(values=st.lists(VALUES, min_size=1, max_size=4))
-def test_words_come_back(shell: str, values: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_words_round_trip(shell: str, values: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
     """Each value is one argument, byte for byte."""
     command = f"{PRINTF} '%s\\0' " + " ".join(map(shell_word, values))
     done = run(shell, command, tmp_path_factory.getbasetemp())
@@ -56,12 +56,12 @@ def test_words_come_back(shell: str, values: list[str], tmp_path_factory: pytest
 
 
 @SHELL
-@many
+@LAWS
 @given(left=VALUES, right=VALUES)
-def test_values_glued_in_quotes_come_back(
+def test_adjacent_values_in_quotes_round_trip(
     shell: str, left: str, right: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Inside single and double quotes, beside each other and beside expansions."""
+    """Inside single and double quotes, next to each other and to expansions."""
     command = (
         f"{PRINTF} '%s\\0' 'a{shell_single(left)}{shell_single(right)}b' "
         f'"a{shell_double(left)}$X{shell_double(right)}b"'
@@ -71,55 +71,54 @@ def test_values_glued_in_quotes_come_back(
 
 
 @SHELL
-@many
+@LAWS
 @given(value=VALUES)
-def test_heredoc_text_comes_back(shell: str, value: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Whole lines of a value, with tabs that `<<-` would strip."""
+def test_heredoc_text_round_trips(shell: str, value: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Complete lines of a value, with tabs that `<<-` would remove."""
     command = f"cat <<-EOF\n{shell_heredoc(value)}\n\tEOF"
     assert run(shell, command, tmp_path_factory.getbasetemp()).stdout == f"{value}\n".encode()
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800"])
 @pytest.mark.parametrize("quote", [shell_word, shell_single, shell_double, shell_heredoc])
-def test_what_no_program_can_be_given_is_a_fault(quote: object, text: str) -> None:
-    """A NUL ends an argument, half a surrogate pair has no bytes."""
+def test_invalid_argument_is_a_fault(quote: object, text: str) -> None:
+    """A NUL ends an argument, a lone surrogate has no bytes."""
     with pytest.raises(PrimitiveFault) as caught:
         quote(text)  # type: ignore[operator]
     assert caught.value.kind == "unsendable-text"
 
 
 @pytest.mark.parametrize("number", [0, 7, -3, 10**30, "0", "12"])
-def test_a_number_is_its_digits(number: object) -> None:
-    """They mean the same in quotes, in arithmetic and in a subscript."""
+def test_number_is_not_quoted(number: object) -> None:
+    """Digits mean the same in quotes, in arithmetic and in a subscript."""
     assert shell_number(number) == str(number)
 
 
 @pytest.mark.parametrize("value", ["", "a", "1+1", "a[$(x)]", "1\n", "-", "--1", "٣", 1.5, True, None, ()])
-def test_what_is_no_whole_number_is_a_fault(value: object) -> None:
-    """So that nothing else can come to stand where it cannot be quoted."""
+def test_non_integer_is_a_fault(value: object) -> None:
+    """Nothing else may be in a position where quoting is impossible."""
     with pytest.raises(PrimitiveFault) as caught:
         shell_number(value)
     assert caught.value.kind == "not-a-number"
 
 
-def test_undecodable_bytes_of_the_environment_go_back(tmp_path: Path) -> None:
-    """Python's stand-ins for bytes that are no UTF-8 become these bytes again."""
+def test_undecodable_bytes_of_the_environment_round_trip(tmp_path: Path) -> None:
+    """The surrogates that Python uses for non-UTF-8 bytes become these bytes again."""
     command = "printf %s " + shell_word("a\udcffb")
     done = subprocess.run(["sh", "-c", command], capture_output=True, check=True)
     assert done.stdout == b"a\xffb"
 
 
 @pytest.mark.parametrize("text", ["", "EPIC-12", ".loops/runs/a_b/x.json", "a@b:1,2=3%4+5"])
-def test_plain_text_may_be_code(text: str) -> None:
-    """As it is."""
+def test_safe_text_is_unquoted_code(text: str) -> None:
     assert shell_plain(text, "") == text
 
 
 @pytest.mark.parametrize(
     "text", ["a b", "a\n", "$x", "`", "(", "'", '"', "\\", ";", "[", "é", "\0", "{", "#"]
 )
-def test_other_text_is_no_code(text: str) -> None:
-    """Spaces only where they are allowed."""
+def test_other_text_as_code_is_a_fault(text: str) -> None:
+    """Spaces are allowed only in some positions."""
     assert shell_plain("a b", " ") == "a b"
     with pytest.raises(PrimitiveFault, match="part of code"):
         shell_plain(text, "")

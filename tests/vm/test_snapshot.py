@@ -26,12 +26,12 @@ TICKS = 60
 
 
 def answer(effect: Effect) -> Any:
-    """What the world says: a function of the effect, so that every way of running hears the same."""
+    """The answer of the world depends only on the effect, so that all runs get the same."""
     return {"a": effect.seq, "b": [effect.kind, effect.args]} if effect.seq % 3 else None
 
 
-def straight(image: Image) -> list[Any]:
-    """The trace of a run that nothing interrupts: notes, effects, the end, ticks."""
+def uninterrupted_trace(image: Image) -> list[Any]:
+    """Trace of an uninterrupted run: notes, effects, outcome, ticks."""
     machine = Machine(image, [1], fuel=TICKS)
     trace: list[Any] = []
     result = None
@@ -46,19 +46,19 @@ def straight(image: Image) -> list[Any]:
         result = answer(outcome)
 
 
-def elsewhere(machine: Machine, data: bytes) -> Machine:
-    """The machine in another process, for all it can tell; its snapshot stays what it was."""
+def restored(machine: Machine, data: bytes) -> Machine:
+    """A machine restored from the snapshot and a copy of the image; its snapshot is the same."""
     snapshot = machine.snapshot()
     stored = json.dumps(snapshot)
-    moved = Machine.restore(Image.from_bytes(data), json.loads(stored), fuel=0)
-    assert json.dumps(moved.snapshot()) == stored
-    return moved
+    copy_ = Machine.restore(Image.from_bytes(data), json.loads(stored), fuel=0)
+    assert json.dumps(copy_.snapshot()) == stored
+    return copy_
 
 
-def chopped(image: Image, quantum: int) -> list[Any]:
-    """The trace of a run that moves before its first step, at every effect and at every fuel cut."""
+def interrupted_trace(image: Image, quantum: int) -> list[Any]:
+    """Trace of a run that is restored before its first step, at every effect and whenever fuel ends."""
     data = image.to_bytes()
-    machine = elsewhere(Machine(image, [1]), data)
+    machine = restored(Machine(image, [1]), data)
     trace: list[Any] = []
     waiting: Effect | None = None
     while True:
@@ -68,8 +68,8 @@ def chopped(image: Image, quantum: int) -> list[Any]:
         if isinstance(outcome, Done | Fault):
             trace += map(repr, machine.take_notes())
             return [*trace, outcome_data(outcome), machine.ticks]
-        # Notes not yet taken move along.
-        machine = elsewhere(machine, data)
+        # Pending notes are part of the snapshot.
+        machine = restored(machine, data)
         trace += map(repr, machine.take_notes())
         if isinstance(outcome, Effect):
             waiting = machine.effect
@@ -82,10 +82,10 @@ def chopped(image: Image, quantum: int) -> list[Any]:
 
 @given(PROGRAMS, st.integers(1, 5))
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
-def test_stopping_and_going_on_elsewhere_changes_nothing(program: Program, quantum: int) -> None:
-    """Snapshot, JSON and a new machine at every effect and fuel cut: same trace, result and ticks."""
+def test_restoring_at_every_stop_changes_nothing(program: Program, quantum: int) -> None:
+    """With a JSON snapshot at every effect and end of fuel, trace, result and ticks are the same."""
     image = emit(program)
-    assert chopped(image, quantum) == straight(image)
+    assert interrupted_trace(image, quantum) == uninterrupted_trace(image)
 
 
 # --- what is in one ---------------------------------------------------------------------------
@@ -110,14 +110,14 @@ function inner(n) captures(b) locals(x)
 
 @pytest.fixture
 def stopped(image_of: Callable[[str], Image]) -> Machine:
-    """A machine at an effect inside a call, with a note not yet taken and a cycle."""
+    """A machine at an effect inside a call, with a pending note and a cyclic value."""
     machine = Machine(image_of(TEXT))
     machine.resume()
     return machine
 
 
-def test_a_snapshot_reads_like_the_program(stopped: Machine) -> None:
-    """Names, no offsets; slots that hold null are left out; shared values are one node."""
+def test_snapshot_uses_names_of_the_program(stopped: Machine) -> None:
+    """Names instead of offsets; null slots are omitted; shared values are one node."""
     assert stopped.snapshot() == {
         "format": FORMAT,
         "program": "test",
@@ -141,7 +141,7 @@ def test_a_snapshot_reads_like_the_program(stopped: Machine) -> None:
 
 
 def test_a_restored_machine_keeps_sharing_and_cycles(stopped: Machine) -> None:
-    """The box in both frames is one box, and still holds itself."""
+    """The box in both frames is one box, and contains itself."""
     machine = Machine.restore(stopped.image, stopped.snapshot())
     outer, inner = machine.frames()
     box = outer.slots["b"]
@@ -151,7 +151,7 @@ def test_a_restored_machine_keeps_sharing_and_cycles(stopped: Machine) -> None:
 
 
 def test_a_snapshot_can_be_taken_before_the_first_step(image_of: Callable[[str], Image]) -> None:
-    """The arguments are in it; entering the entry function is not paid for twice."""
+    """It contains the arguments; the entry function costs only one tick."""
     image = image_of("function main(n)\n state s\n return n")
     machine = Machine.restore(image, json.loads(json.dumps(Machine(image, [[1, 2]]).snapshot())))
     outcome = machine.resume()
@@ -160,7 +160,7 @@ def test_a_snapshot_can_be_taken_before_the_first_step(image_of: Callable[[str],
 
 
 def test_deep_programs_are_stored_without_recursion(image_of: Callable[[str], Image]) -> None:
-    """20,000 frames, a closure chain and a list as deep, through JSON."""
+    """20,000 frames, and a closure chain and a list of that depth, through JSON."""
     image = image_of("""
         function main(n) locals(r)
           state s
@@ -193,15 +193,15 @@ def test_deep_programs_are_stored_without_recursion(image_of: Callable[[str], Im
 # --- what is refused --------------------------------------------------------------------------
 
 
-def test_a_snapshot_of_another_program_is_refused(stopped: Machine, image_of: Callable[[str], Image]) -> None:
-    """The hash of the program is the key."""
+def test_snapshot_of_another_program_is_an_error(stopped: Machine, image_of: Callable[[str], Image]) -> None:
+    """The program hash is compared."""
     with pytest.raises(SnapshotError, match="another program"):
         Machine.restore(image_of(TEXT.replace("7", "8")), stopped.snapshot())
 
 
 @pytest.mark.parametrize("version", [0, FORMAT + 1, 10**30])
-def test_a_snapshot_of_another_format_is_refused(stopped: Machine, version: int) -> None:
-    """The message says which formats this version reads."""
+def test_snapshot_of_another_format_is_an_error(stopped: Machine, version: int) -> None:
+    """The message lists the supported formats."""
     with pytest.raises(SnapshotError, match=f"format {version}.* 1 to {FORMAT}"):
         Machine.restore(stopped.image, {**stopped.snapshot(), "format": version})
 
@@ -253,8 +253,8 @@ def test_a_snapshot_of_another_format_is_refused(stopped: Machine, version: int)
         (["trails"], [{"place": "a", "trace": [["main", "end"]] * 17, "at": 0, "omitted": 0}]),
     ],
 )
-def test_a_malformed_snapshot_is_refused(stopped: Machine, path: list[Any], value: Any) -> None:
-    """Each part must be what `take` writes."""
+def test_malformed_snapshot_is_an_error(stopped: Machine, path: list[Any], value: Any) -> None:
+    """Each part must be valid."""
     snapshot: Any = {"": stopped.snapshot()}
     where = snapshot
     for key in ["", *path][:-1]:
@@ -279,8 +279,8 @@ JSON = st.recursive(
 
 @given(data=st.data())
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-def test_a_forged_snapshot_is_refused_or_runs(stopped: Machine, data: st.DataObject) -> None:
-    """Parts replaced, removed, doubled: SnapshotError, or a machine that runs to an outcome."""
+def test_forged_snapshot_is_rejected_or_runs(stopped: Machine, data: st.DataObject) -> None:
+    """Parts are replaced, removed or duplicated: SnapshotError, or a machine that runs to an outcome."""
     snapshot = copy.deepcopy(stopped.snapshot())
     for _ in range(data.draw(st.integers(1, 3))):
         where: Any = snapshot

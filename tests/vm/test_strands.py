@@ -19,7 +19,7 @@ from llc.vm.values import bounds
 
 MachineOf = Callable[..., Machine]
 
-# Each item is a command; a strand gives its output.
+# Each item is a command; its strand returns the output.
 EACH = """
 function main(items) locals(found)
   state start
@@ -34,20 +34,20 @@ function run(item) locals(answer)
 """
 
 
-def drained(machine: Machine) -> list[Any]:
-    """What a machine gives until nothing can run without an answer."""
+def run_ready(machine: Machine) -> list[Any]:
+    """Effects of a machine until no strand can run without an answer."""
     outcomes: list[Any] = []
     while machine.is_ready:
         outcomes.append(machine.resume())
     return outcomes
 
 
-def moved(machine: Machine) -> Machine:
-    """The machine elsewhere; its snapshot stays what it was."""
+def restored(machine: Machine) -> Machine:
+    """The machine restored from its JSON snapshot, which is unchanged."""
     stored = json.dumps(machine.snapshot())
-    again = Machine.restore(Image.from_bytes(machine.image.to_bytes()), json.loads(stored))
-    assert json.dumps(again.snapshot()) == stored
-    return again
+    copy_ = Machine.restore(Image.from_bytes(machine.image.to_bytes()), json.loads(stored))
+    assert json.dumps(copy_.snapshot()) == stored
+    return copy_
 
 
 def value(outcome: Any) -> Any:
@@ -58,10 +58,10 @@ def value(outcome: Any) -> Any:
 # --- asking and answering ---------------------------------------------------------------------
 
 
-def test_all_items_ask_before_one_is_answered(machine_of: MachineOf) -> None:
-    """The strands run in the order of the items, each until it asks."""
+def test_strands_run_concurrently(machine_of: MachineOf) -> None:
+    """The strands run in the order of the items, each up to its first effect."""
     machine = machine_of(EACH, [["a", "b", "c"]])
-    assert [(effect.seq, effect.args["command"]) for effect in drained(machine)] == [
+    assert [(effect.seq, effect.args["command"]) for effect in run_ready(machine)] == [
         (1, "a"),
         (2, "b"),
         (3, "c"),
@@ -70,10 +70,10 @@ def test_all_items_ask_before_one_is_answered(machine_of: MachineOf) -> None:
     assert isinstance(machine.resume(), Waiting)
 
 
-def test_results_stand_in_the_order_of_the_items(machine_of: MachineOf) -> None:
-    """Whatever the order of the answers."""
+def test_results_are_in_the_order_of_the_items(machine_of: MachineOf) -> None:
+    """For any order of answers."""
     machine = machine_of(EACH, [["a", "b", "c"]])
-    drained(machine)
+    run_ready(machine)
     assert isinstance(machine.resume(10, 3), Waiting)
     assert isinstance(machine.resume(20, seq=1), Waiting)
     assert list(machine.waiting) == [2]
@@ -81,28 +81,28 @@ def test_results_stand_in_the_order_of_the_items(machine_of: MachineOf) -> None:
     assert machine.waiting == {}
 
 
-def test_a_host_that_answers_at_once_need_not_know_of_strands(machine_of: MachineOf) -> None:
-    """An answer without a number is for the effect that was asked for last."""
+def test_answer_without_a_number_is_for_the_latest_effect(machine_of: MachineOf) -> None:
+    """A host that answers immediately need not know about strands."""
     machine = machine_of(EACH, [["a", "b", "c"]])
     outcome = machine.resume()
-    asked = []
+    commands = []
     while isinstance(outcome, Effect):
-        asked.append(outcome.args["command"])
+        commands.append(outcome.args["command"])
         outcome = machine.resume(outcome.args["command"] * 2)
-    assert asked == ["a", "b", "c"]
+    assert commands == ["a", "b", "c"]
     assert value(outcome) == ["aa", "bb", "cc"]
 
 
 def test_no_items_are_no_strands(machine_of: MachineOf) -> None:
-    """An empty list, and null, give the empty list at once."""
+    """An empty list and null give the empty list at once."""
     assert value(machine_of(EACH, [[]]).resume()) == []
     assert value(machine_of(EACH, [None]).resume()) == []
 
 
-def test_an_answer_to_what_does_not_wait_is_the_hosts_mistake(machine_of: MachineOf) -> None:
-    """A number that was never given, one that was answered; nothing has changed."""
+def test_answer_to_no_pending_effect_is_an_exception(machine_of: MachineOf) -> None:
+    """An unknown or already answered number; the state does not change."""
     machine = machine_of(EACH, [["a", "b"]])
-    drained(machine)
+    run_ready(machine)
     with pytest.raises(RuntimeError, match="no effect 3"):
         machine.resume({}, 3)
     machine.resume(1, 1)
@@ -124,15 +124,15 @@ def test_null_is_an_answer(machine_of: MachineOf) -> None:
 # --- snapshots --------------------------------------------------------------------------------
 
 
-def test_a_snapshot_holds_all_strands(machine_of: MachineOf) -> None:
-    """Taken with some answered, some waiting, some not begun."""
+def test_snapshot_contains_all_strands(machine_of: MachineOf) -> None:
+    """Some answered, some waiting, some not started."""
     machine = machine_of(EACH, [["a", "b", "c", "d"]])
     machine.resume()
-    machine = moved(machine)
-    assert [effect.seq for effect in drained(machine)] == [2, 3, 4]
-    machine = moved(machine)
+    machine = restored(machine)
+    assert [effect.seq for effect in run_ready(machine)] == [2, 3, 4]
+    machine = restored(machine)
     machine.resume("second", 2)
-    machine = moved(machine)
+    machine = restored(machine)
     assert {seq: effect.args["command"] for seq, effect in machine.waiting.items()} == {
         1: "a",
         3: "c",
@@ -140,10 +140,10 @@ def test_a_snapshot_holds_all_strands(machine_of: MachineOf) -> None:
     }
     machine.resume("first", 1)
     machine.resume("fourth", 4)
-    assert value(moved(machine).resume("third", 3)) == ["first", "second", "third", "fourth"]
+    assert value(restored(machine).resume("third", 3)) == ["first", "second", "third", "fourth"]
 
 
-# Strands fork again; a box is shared by all, a function by a few.
+# Nested forks; all strands share one box, each row another one.
 NESTED = """
 function main(rows) locals(seen, found)
   state start
@@ -168,18 +168,18 @@ function cell(n) captures(seen, mine) locals(answer)
 
 
 def test_strands_share_their_boxes_through_snapshots(machine_of: MachineOf) -> None:
-    """Forks inside forks, moved between all answers: one box for all, one for each row."""
+    """Nested forks, restored between all answers: one box for all, one for each row."""
     machine = machine_of(NESTED, [[[1, 2], [], [3]]])
-    assert len(drained(machine)) == 3
+    assert len(run_ready(machine)) == 3
     assert [view.items for view in machine.strands()] == [(), (0,), (0, 0), (0, 1), (2,), (2, 0)]
     for seq in (3, 1):
-        machine = moved(machine)
+        machine = restored(machine)
         assert isinstance(machine.resume(10 * seq, seq), Waiting)
-    assert value(moved(machine).resume(20, 2)) == [[[[10, 20], 2], [[], 0], [[30], 1]], [30, 10, 20]]
+    assert value(restored(machine).resume(20, 2)) == [[[[10, 20], 2], [[], 0], [[30], 1]], [30, 10, 20]]
 
 
-def test_a_snapshot_without_strands_says_nothing_of_them(machine_of: MachineOf) -> None:
-    """Before the fork and after it, it has the fields it always had."""
+def test_snapshot_without_strands_has_no_strand_fields(machine_of: MachineOf) -> None:
+    """Before the fork and after it."""
     machine = machine_of(EACH, [["a"]])
     fields = {"format", "program", "program_hash", "seq", "ticks", "effect", "notes", "frames", "heap"}
     assert machine.snapshot().keys() == fields
@@ -222,15 +222,15 @@ HANDLED = FAILING.replace("{handler}", " on fault -> failed(fault)")
 
 
 @pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1), (2, 1, 3), (3, 1, 2)])
-def test_the_first_item_that_failed_is_the_fault(machine_of: MachineOf, order: tuple[int, ...]) -> None:
-    """Whichever failed first; the others go on to their ends."""
+def test_fault_is_that_of_the_first_failed_item(machine_of: MachineOf, order: tuple[int, ...]) -> None:
+    """First in the order of items, not of time; the other strands run to their ends."""
     machine = machine_of(PLAIN, [["a", "b", "c"]])
-    drained(machine)
+    run_ready(machine)
     answers = {1: None, 2: "second", 3: "third"}
     outcome: Any = None
     for seq in order:
         assert outcome is None or isinstance(outcome, Waiting)
-        machine = moved(machine)
+        machine = restored(machine)
         outcome = machine.resume(answers[seq], seq)
     assert isinstance(outcome, Fault)
     assert (outcome.kind, outcome.message, outcome.span) == ("user", "second", ("all.sexp", 7, 3, 7, 9))
@@ -238,12 +238,12 @@ def test_the_first_item_that_failed_is_the_fault(machine_of: MachineOf, order: t
     assert [view.state for view in machine.frames()] == ["start"]
 
 
-def test_the_backtrace_goes_on_into_the_strand(machine_of: MachineOf) -> None:
-    """From the frames that forked to those that failed, also after a snapshot."""
+def test_backtrace_contains_the_frames_of_the_strand(machine_of: MachineOf) -> None:
+    """From the forking frames to the failed ones, also after a snapshot."""
     machine = machine_of(PLAIN, [["a", "b"]])
-    drained(machine)
+    run_ready(machine)
     machine.resume("no", 1)
-    fault = moved(machine).resume(None, 2)
+    fault = restored(machine).resume(None, 2)
     assert isinstance(fault, Fault)
     assert fault.trace_lines() == [
         "in `main`, state `start` (all.sexp:2:1)",
@@ -252,17 +252,17 @@ def test_the_backtrace_goes_on_into_the_strand(machine_of: MachineOf) -> None:
     ]
 
 
-def test_a_handler_where_they_were_forked_gets_the_fault(machine_of: MachineOf) -> None:
-    """As a map, with the place where it first happened."""
+def test_handler_of_the_fork_gets_the_fault(machine_of: MachineOf) -> None:
+    """As a map, with the original span."""
     machine = machine_of(HANDLED, [["a", "b"]])
-    drained(machine)
+    run_ready(machine)
     assert isinstance(machine.resume({"kind": "odd", "message": "no", "details": {"n": [1]}}, 1), Waiting)
-    found = value(moved(machine).resume(None, 2))
-    assert found == {"kind": "odd", "message": "no", "span": "all.sexp:7:3", "details": {"n": [1]}}
+    fault = value(restored(machine).resume(None, 2))
+    assert fault == {"kind": "odd", "message": "no", "span": "all.sexp:7:3", "details": {"n": [1]}}
 
 
-def test_a_fault_goes_through_forks_inside_forks(machine_of: MachineOf) -> None:
-    """To the outermost handler; on its way it waits for the others at each fork."""
+def test_fault_propagates_through_nested_forks(machine_of: MachineOf) -> None:
+    """The outermost handler gets it; each fork first waits for its other strands."""
     machine = machine_of("""
         function main() locals(found, fault)
           state start on fault -> failed(fault)
@@ -282,10 +282,10 @@ def test_a_fault_goes_through_forks_inside_forks(machine_of: MachineOf) -> None:
           state told
             fail concat("item ", n, m)
     """)
-    assert len(drained(machine)) == 4
+    assert len(run_ready(machine)) == 4
     for seq in (4, 3, 2):
         assert isinstance(machine.resume({}, seq), Waiting)
-        machine = moved(machine)
+        machine = restored(machine)
     assert value(machine.resume({}, 1)) == "item 00"
 
 
@@ -299,10 +299,10 @@ def test_a_fault_goes_through_forks_inside_forks(machine_of: MachineOf) -> None:
         ("closure one()", "{}", "type-error"),
     ],
 )
-def test_what_cannot_be_called_fails_where_it_stands(
+def test_invalid_callee_is_a_fault_of_the_fork(
     machine_of: MachineOf, callee: str, items: str, kind: str
 ) -> None:
-    """Before any strand begins: no tick, no strand."""
+    """No strand starts and no tick is used."""
     machine = machine_of(f"""
         function main() locals(x, fault)
           state s on fault -> failed(fault)
@@ -323,7 +323,7 @@ def test_what_cannot_be_called_fails_where_it_stands(
 
 
 def test_a_long_backtrace_keeps_both_ends(machine_of: MachineOf) -> None:
-    """Deep before the fork and deep after it: sixteen frames, and how many stood between."""
+    """Deep before and after the fork: sixteen frames, and the number of omitted ones."""
     machine = machine_of("""
         function main(n) locals(x)
           state s
@@ -345,7 +345,7 @@ def test_a_long_backtrace_keeps_both_ends(machine_of: MachineOf) -> None:
             fail "far down"
     """, [20])  # fmt: skip
     machine.resume()
-    fault = moved(machine).resume({})
+    fault = restored(machine).resume({})
     assert isinstance(fault, Fault)
     assert [row[0] for row in fault.backtrace] == ["main"] * 8 + ["deep"] * 8
     assert fault.omitted == 21 + 31 - 16
@@ -363,17 +363,17 @@ def few_calls() -> Iterator[None]:
 
 
 def test_ten_thousand_items(machine_of: MachineOf) -> None:
-    """All wait at once; a snapshot of that moves."""
+    """All effects are pending at once; a snapshot of that can be restored."""
     machine = machine_of(EACH, [[str(number) for number in range(10_000)]])
-    assert len(drained(machine)) == 10_000
-    machine = moved(machine)
+    assert len(run_ready(machine)) == 10_000
+    machine = restored(machine)
     for seq in range(10_000, 1, -1):
         assert isinstance(machine.resume(seq, seq), Waiting)
     assert value(machine.resume(1, 1)) == list(range(1, 10_001))
 
 
 def test_forks_are_nested_without_recursion(machine_of: MachineOf) -> None:
-    """A thousand forks inside one another, with a snapshot inside, and a fault through them all."""
+    """A thousand nested forks, with a snapshot inside, and a fault through all of them."""
     text = """
         function main(n) locals(x)
           state s
@@ -390,7 +390,7 @@ def test_forks_are_nested_without_recursion(machine_of: MachineOf) -> None:
     machine = machine_of(text, [1000])
     machine.resume()
     assert len(machine.frames()) == len(machine.strands()) == 1001
-    assert value(moved(machine).resume(5)) == 1005
+    assert value(restored(machine).resume(5)) == 1005
     machine = machine_of(text.replace("return x\n", "fail x\n"), [3000])
     machine.resume()
     fault = machine.resume("no")
@@ -399,16 +399,16 @@ def test_forks_are_nested_without_recursion(machine_of: MachineOf) -> None:
 
 
 @pytest.mark.usefixtures("few_calls")
-def test_the_bound_on_calls_is_for_all_strands_together(machine_of: MachineOf) -> None:
-    """Nine items beside the frame that forked are ten; one more is too deep, also a call in a strand."""
-    drained(machine := machine_of(EACH, [["x"] * 9]))
+def test_call_limit_counts_all_strands(machine_of: MachineOf) -> None:
+    """Nine items and the forking frame are ten calls; one more is too deep, also a call in a strand."""
+    run_ready(machine := machine_of(EACH, [["x"] * 9]))
     assert len(machine.waiting) == 9
     fault = machine_of(EACH, [["x"] * 10]).resume()
     assert isinstance(fault, Fault)
     assert (fault.kind, [row[0] for row in fault.backtrace]) == ("too-deep", ["main"])
     machine = machine_of(PLAIN, [["x"] * 9])
-    drained(machine)
-    machine = moved(machine)
+    run_ready(machine)
+    machine = restored(machine)
     for seq in range(1, 9):
         assert isinstance(machine.resume("calls", seq), Waiting)
     deep = machine.resume("calls", 9)
@@ -417,8 +417,8 @@ def test_the_bound_on_calls_is_for_all_strands_together(machine_of: MachineOf) -
 
 
 @pytest.mark.usefixtures("few_calls")
-def test_what_has_ended_makes_room(machine_of: MachineOf) -> None:
-    """A strand that ended, by a value or a fault, is not counted any more."""
+def test_ended_strands_do_not_count(machine_of: MachineOf) -> None:
+    """Whether they ended with a value or a fault."""
     machine = machine_of("""
         function main() locals(n, x, fault)
           state start
@@ -455,29 +455,31 @@ def test_what_has_ended_makes_room(machine_of: MachineOf) -> None:
     assert value(outcome) == 40
 
 
-def test_fuel_is_for_all_strands_together(machine_of: MachineOf) -> None:
-    """A fork uses its ticks at once; cut anywhere, the run uses as many and does the same."""
-    whole = machine_of(NESTED, [[[1, 2], [3]]])
-    drained(whole)
-    assert whole.ticks == 1 + 2 + 3
+def test_fuel_is_shared_by_all_strands(machine_of: MachineOf) -> None:
+    """A fork uses its ticks at once; with interruptions the ticks and results are the same."""
+    uninterrupted = machine_of(NESTED, [[[1, 2], [3]]])
+    run_ready(uninterrupted)
+    assert uninterrupted.ticks == 1 + 2 + 3
     machine = machine_of(NESTED, [[[1, 2], [3]]], fuel=0)
     outcomes = []
     while machine.is_ready:
         machine.refuel(1)
         outcomes.append(machine.resume())
-        machine = moved(machine)
+        machine = restored(machine)
     assert [outcome.seq for outcome in outcomes if isinstance(outcome, Effect)] == [1, 2, 3]
     assert sum(isinstance(outcome, OutOfFuel) for outcome in outcomes) > 2
-    assert machine.ticks == whole.ticks
+    assert machine.ticks == uninterrupted.ticks
 
 
 # --- displays ---------------------------------------------------------------------------------
 
 
-def test_frames_are_those_of_the_strand_that_asked_last(machine_of: MachineOf) -> None:
-    """With the frames it was forked from; `strands` has all, each with its own."""
+def test_frames_are_those_of_the_latest_effect(machine_of: MachineOf) -> None:
+    """Including the frames from which its strand was forked; `strands` lists all strands with their
+    frames.
+    """
     machine = machine_of(NESTED, [[[1, 2], [3]]])
-    drained(machine)
+    run_ready(machine)
     for _ in range(2):
         assert [(view.function, view.state) for view in machine.frames()] == [
             ("main", "start"),
@@ -485,10 +487,10 @@ def test_frames_are_those_of_the_strand_that_asked_last(machine_of: MachineOf) -
             ("cell", "ask"),
         ]
         assert machine.frames()[-1].slots["n"] == 3
-        machine = moved(machine)
+        machine = restored(machine)
     machine.resume({}, 3)
     assert machine.frames()[-1].slots["n"] == 2
-    functions = [[view.function for view in machine.frames(most)] for most in (1, 2, 3, 9)]
+    functions = [[view.function for view in machine.frames(count)] for count in (1, 2, 3, 9)]
     assert functions == [["cell"], ["row", "cell"], *[["main", "row", "cell"]] * 2]
     waiting = [(view.items, view.effect.seq) for view in machine.strands() if view.effect is not None]
     assert waiting == [((0, 0), 1), ((0, 1), 2)]
@@ -498,8 +500,7 @@ def test_frames_are_those_of_the_strand_that_asked_last(machine_of: MachineOf) -
     ]
 
 
-def test_notes_of_all_strands_come_in_the_order_they_were_made(machine_of: MachineOf) -> None:
-    """As one stream."""
+def test_notes_of_all_strands_are_in_order(machine_of: MachineOf) -> None:
     machine = machine_of("""
         function main() locals(x)
           state s
@@ -514,7 +515,7 @@ def test_notes_of_all_strands_come_in_the_order_they_were_made(machine_of: Machi
             note cycle map("cycle", mul(n, 10))
             return null
     """)
-    drained(machine)
+    run_ready(machine)
     machine.resume({}, 2)
     machine.resume({}, 1)
     assert [fields["cycle"] for _, fields in machine.take_notes()] == [1, 2, 20, 10]
@@ -554,15 +555,15 @@ function leaf(n) locals(x)
 
 @pytest.fixture
 def stopped(machine_of: MachineOf) -> Machine:
-    """Two forks, one inside the other, of the outer a strand has ended and one has failed."""
+    """Two nested forks; of the outer one, a strand has ended and one has failed."""
     machine = machine_of(BROKEN)
-    drained(machine)
+    run_ready(machine)
     return machine
 
 
-def test_what_the_mutations_begin_with_is_sound(stopped: Machine) -> None:
-    """So that what is refused below is refused for its change."""
-    snapshot = moved(stopped).snapshot()
+def test_snapshot_before_mutation_is_valid(stopped: Machine) -> None:
+    """A rejection below is caused by the mutation."""
+    snapshot = restored(stopped).snapshot()
     assert [row["item"] for row in snapshot["strands"]] == [0, 0, 1]
     assert [row["strand"] for row in snapshot["forks"]] == [0, 1]
     assert snapshot["forks"][0]["results"] == [None, 1, None]
@@ -633,8 +634,8 @@ def test_what_the_mutations_begin_with_is_sound(stopped: Machine) -> None:
         (["ready"], ["2"]),
     ],
 )
-def test_strands_that_cannot_be_are_refused(stopped: Machine, path: list[Any], change: Any) -> None:
-    """Each part must fit the others."""
+def test_inconsistent_strands_are_an_error(stopped: Machine, path: list[Any], change: Any) -> None:
+    """Each part must be consistent with the others."""
     snapshot: Any = deepcopy(stopped.snapshot())
     where = snapshot
     for key in path[:-1]:
@@ -645,12 +646,12 @@ def test_strands_that_cannot_be_are_refused(stopped: Machine, path: list[Any], c
 
 
 @pytest.mark.parametrize("field", ["strands", "forks", "ready"])
-def test_a_missing_part_is_refused(stopped: Machine, field: str) -> None:
-    """The three fields go together."""
+def test_missing_field_is_an_error(stopped: Machine, field: str) -> None:
+    """The three fields belong together."""
     snapshot = stopped.snapshot()
     del snapshot[field]
     if field == "strands":
-        # Then it is one strand, which stands at an exit that it has not come to yet.
+        # Without strands the snapshot is one strand at an exit that it has not reached yet.
         assert isinstance(Machine.restore(stopped.image, snapshot).resume(), Effect)
         return
     with pytest.raises(SnapshotError):
@@ -659,8 +660,10 @@ def test_a_missing_part_is_refused(stopped: Machine, field: str) -> None:
 
 @given(data=st.data())
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
-def test_forged_strands_are_refused_or_run(stopped: Machine, data: st.DataObject) -> None:
-    """Parts replaced by others of the snapshot, removed, doubled: SnapshotError, or it runs to an outcome."""
+def test_forged_strands_are_rejected_or_run(stopped: Machine, data: st.DataObject) -> None:
+    """Parts are replaced by others of the snapshot, removed or duplicated: SnapshotError, or a run to an
+    outcome.
+    """
     snapshot: Any = deepcopy(stopped.snapshot())
     parts: list[Any] = [None, 0, 1, 2, 3, -1, "s", "end", "more", "leaf", "each", []]
     parts += [snapshot["strands"], *snapshot["strands"], *snapshot["forks"], snapshot["forks"][0]["fault"]]
@@ -684,10 +687,10 @@ def test_forged_strands_are_refused_or_run(stopped: Machine, data: st.DataObject
     except SnapshotError:
         return
     json.dumps(machine.snapshot())
-    given: tuple[Any, ...] = ()
+    answer: tuple[Any, ...] = ()
     for _ in range(200):
-        outcome = machine.resume(*given)
+        outcome = machine.resume(*answer)
         if isinstance(outcome, Done | Fault | OutOfFuel):
             return
-        given = () if machine.is_ready else ({}, next(iter(machine.waiting)))
+        answer = () if machine.is_ready else ({}, next(iter(machine.waiting)))
     raise AssertionError("it neither ends nor uses fuel")

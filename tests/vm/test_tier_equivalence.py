@@ -23,11 +23,11 @@ def image_of(text: str) -> Image:
 @LAWS
 @given(st.integers(0, 1 << 48), QUANTA, TURNS)
 def test_library_flows_behave_the_same(seed: int, quantum: int, turns: int) -> None:
-    """Lists, maps and strings made, changed and handed on in every way there is."""
+    """Lists, maps and strings are created, changed and passed in all ways."""
     assert_flow_tiers_agree(image_of, LibraryGenerator(seed).program(), quantum, turns)
 
 
-# A map that a variable of the whole program or a caught one holds is set in {change}.
+# {change} sets an entry of a map to which a global or captured variable refers.
 OWNERS = (
     '(define g (dict ("k" 0)))\n(define (f i) {use})\n(list (try (f 1) (catch e (get e "message"))) (f 2) g)',
     '(define (f i) (let ((g (dict ("k" 0)))) (let ((h (lambda () g))) (list {use} (h) g))))\n'
@@ -73,7 +73,7 @@ def test_shared_maps_behave_the_same(text: str, quantum: int, turns: int) -> Non
 @pytest.mark.parametrize(
     "text",
     [
-        # Whether it returns depends on what it is known to return.
+        # Whether the function returns depends on its inferred result.
         "(define (f1 n a) (if <= (f1 (f1 n a) sort) (reduce n a)))\n((f1 false list))",
     ],
 )
@@ -83,38 +83,38 @@ def test_earlier_counterexamples_behave_the_same(text: str) -> None:
         assert_flow_tiers_agree(image_of, text, quantum, 0b0110100110)
 
 
-# Tail calls of small functions: their caller's frame is gone, though both are one text.
+# Tail calls of inlined functions: the frame of the caller is gone, although both share the generated code.
 TAIL_CALLS = (
-    # Out of a loop, out of a function that is written in place itself, and out of a tail call's callee.
+    # Out of a loop, out of an inlined function, and out of the callee of a tail call.
     """(define (node a b) (list a b (modulo a b)))
     (define (make a b) (if (< a b) (node b a) (node a b)))
     (define (next i) (make (+ i 1) (- i 3)))
     (let go ((i 0) (kept nil)) (if (= i 6) kept (go (+ i 1) (cons (try (next i) (catch e e)) kept))))""",
-    # With captures, through a variable, and with what an effect answers.
+    # With captures, through a variable, and with the answer of an effect.
     """(define (twice f x) (f (f x)))
     (define (adder n) (let ((m (+ n 1))) (lambda (x) (let ((y (now))) (list m x y)))))
     (define (both n) (let ((add (adder n)) (unused (list n))) (twice add n)))
     (list (both 1) (both "a"))""",
-    # Faults below dead frames: places and backtraces leave them out.
+    # Faults below dead frames, which spans and backtraces omit.
     """(define (last x) (+ (first x) 1))
     (define (middle x) (let ((y (list x x))) (last (first y))))
     (define (outer x) (let ((kept (list 7 x))) (+ 1 (middle (second kept)))))
     (list (try (outer (list 1)) (catch e e)) (try (outer (list "s")) (catch e e)) (outer 3))""",
-    # The library's functions in tail place, with a function that is not known.
+    # Library functions in tail position, with an unknown function.
     """(define (total f xs) (reduce f 0 (map f xs xs)))
     (define (pick f) (if (null? f) (lambda (a b) (+ a b)) f))
     (list (total (pick nil) (list 1 2 3)) (total (pick -) (list 1 2 3))
           (try (total (pick 4) (list 1)) (catch e (get e "kind"))))""",
 )
 
-# Small functions in place of calls, in functions that catch faults: what they raise, and what is raised in
-# what they call, goes to the handler of the state that calls; the caller's slots are as they were there.
+# Inlined functions in functions that catch faults: faults of the inlined function and of its callees go to
+# the handler of the calling state, and the caller's slots have their values at the call.
 HANDLERS = (
     """(define (half n) (if (odd? n) (error 'odd (string-append "n " n)) (quotient n 2)))
     (define (quarter n) (let ((h (half n))) (half h)))
     (define (safe n) (let ((m (half (* 2 n)))) (try (list m (quarter n)) (catch e (list m e)))))
     (map safe (range 0 9))""",
-    # In a loop of the function that catches, of which one is raised again and one is raised by a handler.
+    # In a loop of the catching function, where one fault is raised again and one is raised by a handler.
     """(define (check i) (cond ((= i 3) (error 'three "x")) ((= i 5) (first i)) ((= i 6) (now))
                             (else (* i i))))
     (define (run i kept)
@@ -124,30 +124,30 @@ HANDLERS = (
                         (catch e (if (= i 5) (try (error e) (catch again (list one again))) (check 2))))))
             (run (+ i 1) (cons (list one two) kept)))))
     (list (run 0 nil) (try (run 3 (check 1)) (catch e e)))""",
-    # Tail calls in what is tried, after which no frame of the caller is left.
+    # Tail calls inside `try`, after which no frame of the caller is left.
     """(define (last x) (+ x 1))
     (define (middle x) (if (string? x) (last x) (let ((y (last x))) (last y))))
     (define (outer x) (try (middle x) (catch e (let ((z (last 1))) (list z e)))))
     (list (outer 1) (outer "s") (map outer (list 1 "t")))""",
 )
 
-# Primitives as values, in place of calls of the functions that apply them: where fuel ends, a frame of such a
-# function has the list of its arguments.
+# Primitives as values, inlined into the functions that apply them: where fuel ends, a frame of such a
+# function has its argument list.
 OPERATIONS = (
     """(define (total f xs) (reduce f 0 (map f xs xs)))
     (define (kind f xs) (try (total f xs) (catch e e)))
     (list (total + (list 1 2 3)) (total - (list 1 2 3)) (reduce max 0 (list 3 4 1)) (kind * (list 1 "x"))
           (kind modulo (list 1 0)))""",
-    # Maps and lists with one reference, and with further ones.
+    # Maps and lists with one reference, and with several.
     """(define start (dict ("k" 0)))
     (define (set f map) (let ((made (f map "k" (list 1)))) (list made map)))
     (list (set put start) (reduce cons nil (list 1 2)) (reduce append nil (list (list 1) (list 2))) start)""",
-    # In tail place, with one operand and in `try`; too few, too many.
+    # In tail position, with one operand and in `try`; too few and too many arguments.
     """(define (up f x) (f x))
     (define (safe f x) (try (list (f x) (up f x)) (catch e (get e "message"))))
     (list (safe upper "a") (safe upper 1) (safe length (list 1)) (safe not null) (safe modulo 3) (safe list 3)
           (map string? (list 1 "a")) (filter number? (list 1 "a" 2.5)) (now))""",
-    # Lists of what is put together of texts, and comparisons with integers.
+    # Lists of concatenated texts, and comparisons with integers.
     """(define (f i)
       (let ((n (list (string-append "a" i) i))) (case (modulo (first (rest n)) 3) ((0) n) (else i))))
     (define (same x) (list (equal? x 0) (equal? 1 x) (equal? (length (list x)) x)))
@@ -159,7 +159,7 @@ OPERATIONS = (
 @pytest.mark.parametrize("text", [*TAIL_CALLS, *OPERATIONS, *HANDLERS])
 @pytest.mark.parametrize("quantum", [1, 4, 60])
 def test_inlined_calls_behave_the_same(text: str, quantum: int) -> None:
-    """A snapshot has the remaining frames with the same slots, wherever fuel ends."""
+    """At any end of fuel a snapshot has the remaining frames with the same slots."""
     assert_flow_tiers_agree(image_of, text, quantum, 0b0110100110)
     if quantum == 1:
         assert_tiers_agree_at_any_tick(image_of(text), [], 400)
@@ -187,7 +187,7 @@ FLOATS = (
     QUANTA,
 )
 def test_floats_behave_the_same(name: str, operands: list[str], a: str, b: str, quantum: int) -> None:
-    """Each operation on floats, integers of any size and others, in a loop where they change their kind."""
+    """Each operation on floats, integers of any size and other types, in a loop where types change."""
     text = f"""(define (f a b) ({name} {" ".join(operands)}))
     (define (g i a b kept)
       (if (= i 4) kept (g (+ i 1) b a (cons (to-string (try (f a b) (catch e (get e "kind")))) kept))))

@@ -28,7 +28,7 @@ HOST = st.recursive(
 )
 
 
-def deep(depth: int) -> Any:
+def nested(depth: int) -> Any:
     value: Any = 1
     for _ in range(depth):
         value = (value,)
@@ -36,14 +36,14 @@ def deep(depth: int) -> Any:
 
 
 @given(HOST)
-def test_host_data_survives_the_way_in_and_out(data: Any) -> None:
+def test_host_data_round_trips(data: Any) -> None:
     """`to_host(from_host(x))` is x, types included."""
     assert repr(to_host(from_host(data))) == repr(data)
 
 
 @given(st.dictionaries(st.text(), SCALARS | st.dictionaries(st.text(), SCALARS, max_size=3), max_size=6))
-def test_a_small_map_is_what_the_host_would_get(data: Any) -> None:
-    """The quick way for small maps gives what `to_host` gives, and none of the machine's own maps."""
+def test_fast_path_of_small_maps(data: Any) -> None:
+    """It gives the result of `to_host`, without maps of the machine."""
     value = from_host(data)
     small = small_map(value)
     assert repr(small) == repr(to_host(value))
@@ -66,14 +66,13 @@ def test_a_small_map_is_what_the_host_would_get(data: Any) -> None:
     ],
     ids=["list", "with a list", "deep", "long", "long key", "wide", "symbol", "box"],
 )
-def test_what_is_no_small_map_is_left_to_the_rule(value: Any) -> None:
-    """Whatever has to be counted, converted or refused does not take the quick way."""
+def test_other_values_do_not_use_the_fast_path(value: Any) -> None:
+    """Values that must be counted, converted or rejected."""
     assert small_map(value) is None
 
 
 @given(HOST, HOST)
 def test_equality_is_reflexive_and_symmetric(left: Any, right: Any) -> None:
-    """A value equals itself and a copy of itself, and the order of operands does not matter."""
     a, b = from_host(left), from_host(right)
     assert equal(a, a)
     assert equal(a, from_host(left))
@@ -88,7 +87,7 @@ def test_a_boolean_never_equals_a_number() -> None:
 
 
 def test_an_integer_equals_the_same_float() -> None:
-    """1 equals 1.0, but an integer no float can hold equals none."""
+    """1 equals 1.0; an integer beyond the range of floats equals no float."""
     assert equal(1, 1.0)
     assert equal((1, {"a": 2}), (1.0, {"a": 2.0}))
     assert not equal(2**53 + 1, float(2**53))
@@ -102,19 +101,19 @@ def test_boxes_equal_themselves_only() -> None:
 
 
 def test_functions_are_equal_by_code_and_captures() -> None:
-    """One made anew is the same function; boxes it captured are compared as boxes."""
+    """A function created again is equal; captured boxes are compared as boxes."""
     box = Box(1)
     assert equal(FunctionValue(0, (1, box)), FunctionValue(0, (1.0, box)))
     assert not equal(FunctionValue(0, (box,)), FunctionValue(0, (Box(1),)))
     assert not equal(FunctionValue(0, ()), FunctionValue(1, ()))
 
 
-def test_depth_and_sharing_are_no_obstacle() -> None:
-    """Values 100,000 deep compare, convert and show; a value that doubles 60 times compares at once."""
-    assert equal(deep(100_000), deep(100_000))
-    assert not equal(deep(100_000), deep(99_999))
-    assert to_host(from_host(to_host(deep(100_000)))) is not None
-    assert len(show(deep(100_000))) <= MAX_SHOWN
+def test_deep_and_shared_values() -> None:
+    """Values 100,000 deep are compared, converted and shown; an exponential value is compared quickly."""
+    assert equal(nested(100_000), nested(100_000))
+    assert not equal(nested(100_000), nested(99_999))
+    assert to_host(from_host(to_host(nested(100_000)))) is not None
+    assert len(show(nested(100_000))) <= MAX_SHOWN
     left: Any = ("a",)
     right: Any = ("a",)
     for _ in range(60):
@@ -122,8 +121,8 @@ def test_depth_and_sharing_are_no_obstacle() -> None:
     assert equal(left, right)
 
 
-def test_a_value_too_large_to_write_out_stays_inside() -> None:
-    """Sharing makes a small value whose host form would fill memory; it is refused."""
+def test_too_large_host_form_is_an_error() -> None:
+    """Sharing makes a small value whose host form would fill memory."""
     value: Any = ("text",)
     for _ in range(60):
         value = (value, value)
@@ -132,21 +131,21 @@ def test_a_value_too_large_to_write_out_stays_inside() -> None:
 
 
 @pytest.mark.parametrize("value", [Box(1), FunctionValue(0, ()), ({"a": Box(1)},)])
-def test_functions_and_boxes_stay_inside(value: Any) -> None:
-    """They mean nothing outside the machine, so they have no host form."""
+def test_functions_and_boxes_have_no_host_form(value: Any) -> None:
+    """They have no meaning outside the machine."""
     with pytest.raises(TypeError, match="cannot leave"):
         to_host(value)
 
 
 @pytest.mark.parametrize("data", [{1: 2}, object(), [b"bytes"], {"a": {1, 2}}, [[{"a": 1j}]]])
-def test_foreign_data_is_no_value(data: Any) -> None:
-    """A key that is no string and a foreign type are refused wherever they stand."""
+def test_foreign_data_is_an_error(data: Any) -> None:
+    """A non-string key and a foreign type, at any position."""
     with pytest.raises(TypeError):
         from_host(data)
 
 
-def test_data_that_contains_itself_is_no_value() -> None:
-    """A cyclic list is refused; data merely used twice is not."""
+def test_cyclic_data_is_an_error() -> None:
+    """Data that is used twice is not."""
     twice: list[Any] = [1]
     assert from_host([twice, twice, [twice]]) == ((1,), (1,), ((1,),))
     cycle: dict[str, Any] = {"a": [twice]}
@@ -157,14 +156,14 @@ def test_data_that_contains_itself_is_no_value() -> None:
 
 @given(HOST)
 def test_shown_values_are_short_and_clean(data: Any) -> None:
-    """At most 200 characters, and nothing that cannot be encoded."""
+    """At most 200 characters, all of which can be encoded."""
     text = show(from_host(data))
     assert len(text) <= MAX_SHOWN
     text.encode()
 
 
 def test_shown_values_look_like_json() -> None:
-    """Small values are shown whole, large ones cut with an ellipsis."""
+    """Small values are shown completely, large ones truncated with an ellipsis."""
     assert show({"a": (1, None, True), "b": "x"}) == '{"a": [1, null, true], "b": "x"}'
     assert show("\ud800") == '"?"'
     assert show("x" * 1000).endswith("…")
@@ -174,7 +173,7 @@ def test_shown_values_look_like_json() -> None:
 
 
 def test_every_kind_of_value_has_a_name() -> None:
-    """The names messages use."""
+    """The type names in messages."""
     values = [None, True, 1, 1.0, "", (), {}, FunctionValue(0, ()), Box()]
     names = ["null", "boolean", "integer", "float", "string", "list", "map", "function", "box"]
     assert [type_name(value) for value in values] == names

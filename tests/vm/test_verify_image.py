@@ -56,8 +56,8 @@ def ids(image: Image) -> set[str]:
     return {diagnostic.id for diagnostic in verify_image(image)}
 
 
-def judge(image: Image) -> None:
-    """Whatever an image says: it is listed, and refused or else lifted, proved or not, and run."""
+def check_image(image: Image) -> None:
+    """List an image, and if the verifier accepts it, lift, prove and run it."""
     disassemble(image)
     if not list(verify_image(image)):
         list(verify(lift(image)))
@@ -65,7 +65,7 @@ def judge(image: Image) -> None:
 
 
 def run(image: Image) -> None:
-    """Run a verified image for a while, with odd answers: only the machine's outcomes may come."""
+    """Run a verified image for a while with unusual answers; only outcomes of the machine may occur."""
     entry = image.functions[image.entry]
     machine = Machine(image, [None] * entry.parameters, fuel=50)
     answers: list[Any] = [{}, None, {"output": "x", "exit_code": 0}, [1], "text"]
@@ -79,14 +79,14 @@ def run(image: Image) -> None:
 
 
 @given(programs())
-def test_what_is_emitted_passes(program: Program) -> None:
-    """No image of a sound program is refused."""
+def test_emitted_image_is_accepted(program: Program) -> None:
+    """No image of a valid program is rejected."""
     assert list(verify_image(emit(program))) == []
 
 
 @given(programs())
-def test_what_is_emitted_runs(program: Program) -> None:
-    """It ends, faults, asks or runs out of fuel."""
+def test_emitted_image_runs(program: Program) -> None:
+    """It ends, faults, performs an effect or runs out of fuel."""
     run(emit(program))
 
 
@@ -95,26 +95,26 @@ def test_what_is_emitted_runs(program: Program) -> None:
 
 @settings(max_examples=200)
 @given(st.data())
-def test_a_changed_byte_is_refused(data: st.DataObject) -> None:
-    """Any change to the bytes of an image, and any cut, is an ImageError."""
+def test_changed_byte_is_an_error(data: st.DataObject) -> None:
+    """Any changed or truncated image is an ImageError."""
     good = small().to_bytes()
     at = data.draw(st.integers(0, len(good) - 1))
-    changed = bytearray(good)
-    changed[at] = data.draw(st.integers(0, 255).filter(lambda byte: byte != good[at]))
-    for bad in (bytes(changed), good[:at], good[:at] + good[at + 1 :], good + good[at:]):
+    damaged = bytearray(good)
+    damaged[at] = data.draw(st.integers(0, 255).filter(lambda byte: byte != good[at]))
+    for bad in (bytes(damaged), good[:at], good[:at] + good[at + 1 :], good + good[at:]):
         with pytest.raises(ImageError):
             Image.from_bytes(bad)
 
 
 def signed(image: bytes, program: bytes, debug: bytes) -> bytes:
-    """An image's header over other sections, with digests that match."""
+    """The header of an image with other sections and matching digests."""
     lengths = len(program).to_bytes(4, "little") + len(debug).to_bytes(4, "little")
     digests = hashlib.sha256(program).digest() + hashlib.sha256(debug).digest()
     return image[:10] + lengths + digests + program + debug
 
 
 def forge(section: bytes, draw: Any) -> bytes:
-    """A section of an image with one change: to its bytes, to a word, or to a part of its JSON."""
+    """A section of an image with one changed byte, word, or part of its JSON."""
     length = int.from_bytes(section[:4], "little")
     text, body = section[4 : 4 + length], bytearray(section[4 + length :])
     kind = draw(st.sampled_from(["bytes", "word", "json", "json"]))
@@ -127,29 +127,29 @@ def forge(section: bytes, draw: Any) -> bytes:
         body[at : at + 4] = draw(st.integers(0, 24) | st.integers(0, (1 << 32) - 1)).to_bytes(4, "little")
     content = json.loads(text)
     if kind == "json":
-        todo, places = [content], []
-        while todo:
-            node = todo.pop()
+        pending, locations = [content], []
+        while pending:
+            node = pending.pop()
             keys = list(node) if isinstance(node, dict) else range(len(node))
-            places += [(node, key) for key in keys]
-            todo += [node[key] for key in keys if isinstance(node[key], dict | list)]
-        node, key = draw(st.sampled_from(places))
-        near = [other[k] for other, k in places if type(other[k]) is type(node[key])]
-        odd = [None, True, -1, 0, 1, 2, 7, 1 << 32, 1.5, "", "box", [], [0], {}, {"int": "0x1"}]
-        node[key] = draw(st.sampled_from(near) | st.sampled_from(odd))
+            locations += [(node, key) for key in keys]
+            pending += [node[key] for key in keys if isinstance(node[key], dict | list)]
+        node, key = draw(st.sampled_from(locations))
+        near = [other[k] for other, k in locations if type(other[k]) is type(node[key])]
+        unusual = [None, True, -1, 0, 1, 2, 7, 1 << 32, 1.5, "", "box", [], [0], {}, {"int": "0x1"}]
+        node[key] = draw(st.sampled_from(near) | st.sampled_from(unusual))
     text = json.dumps(content).encode("ascii")
     return len(text).to_bytes(4, "little") + text + bytes(body)
 
 
 @settings(max_examples=120, deadline=None)
 @given(programs(max_states=2), st.data())
-def test_a_forged_image_is_refused_or_harmless(program: Program, data: st.DataObject) -> None:
-    """Changes by somebody who makes the digests match are refused, or can be lifted and run."""
+def test_forged_image_is_rejected_or_harmless(program: Program, data: st.DataObject) -> None:
+    """Changes with matching digests are rejected, or the image can be lifted and run."""
     good = emit(program).to_bytes(packed=False)
     first = 82 + int.from_bytes(good[10:14], "little")
     sections = [good[82:first], good[first:]]
     which = data.draw(st.sampled_from([0, 0, 0, 1]))
-    # The first change may make it something that cannot be taken apart for a second.
+    # After the first change the section may be unreadable for a second one.
     with contextlib.suppress(ValueError):
         for _ in range(data.draw(st.integers(1, 2))):
             sections[which] = forge(sections[which], data.draw)
@@ -157,12 +157,12 @@ def test_a_forged_image_is_refused_or_harmless(program: Program, data: st.DataOb
         image = Image.from_bytes(signed(good, *sections))
     except ImageError:
         return
-    judge(image)
+    check_image(image)
 
 
 @given(st.binary(max_size=200))
-def test_arbitrary_bytes_are_refused(data: bytes) -> None:
-    """So are bytes that never were an image, with and without a right header."""
+def test_arbitrary_bytes_are_an_error(data: bytes) -> None:
+    """With and without a valid header."""
     header = small().to_bytes(packed=False)
     for bad in (data, header[:10] + data, signed(header, data, b""), signed(header, header[82:], data)):
         with pytest.raises(ImageError):
@@ -174,8 +174,8 @@ def test_arbitrary_bytes_are_refused(data: bytes) -> None:
 
 @settings(max_examples=120, deadline=None)
 @given(programs(max_states=2), st.data())
-def test_changed_code_is_refused_or_harmless(program: Program, data: st.DataObject) -> None:
-    """Words of code, tables, handlers and frames changed at will: refused, or lifted and run."""
+def test_changed_code_is_rejected_or_harmless(program: Program, data: st.DataObject) -> None:
+    """Changed words, tables, handlers and frames are rejected, or the image can be lifted and run."""
     image = emit(program)
     function = data.draw(st.sampled_from(image.functions))
     word = st.integers(0, 24) | st.sampled_from([row.number for row in ROWS]) | st.integers(0, (1 << 32) - 1)
@@ -201,11 +201,11 @@ def test_changed_code_is_refused_or_harmless(program: Program, data: st.DataObje
             function.max_stack = data.draw(st.integers(0, 9))
             function.captures = data.draw(st.integers(0, 4))
             function.parameters = data.draw(st.integers(0, 4))
-    judge(image)
+    check_image(image)
 
 
 def patched(image: Image, opcode: str, *operands: int) -> Image:
-    """The image with other operands in its first instruction of a kind."""
+    """The image with other operands in its first instruction of an opcode."""
     for function in image.functions:
         at = 0
         while at < len(function.code):
@@ -241,7 +241,7 @@ def patched(image: Image, opcode: str, *operands: int) -> Image:
     ],
 )
 def test_operands_are_in_range(opcode: str, operands: tuple[int, ...]) -> None:
-    """An index of what is not there, or of a constant that means something else, is refused."""
+    """An index out of range, or of a constant of the wrong type, is an error."""
     image = small()
     if opcode == "JUMP":
         image = emit(parse_program("program p entry f function f() state s goto s", "x.ir"))
@@ -274,21 +274,21 @@ LOAD, STORE, RETURN, JUMP = (BY_NAME[name].number for name in ("LOAD", "STORE", 
         ((), "bad-image"),
     ],
 )
-def test_a_state_is_straight_line_work_and_one_exit(code: tuple[int, ...], id: str) -> None:
+def test_state_is_straight_line_code_with_one_exit(code: tuple[int, ...], id: str) -> None:
     """The stack never underflows, is empty at the exit, and the code ends there."""
     assert ids(one_state(*code)) == {id}
 
 
 def test_the_stack_stays_below_its_declared_height() -> None:
-    """A declaration that the code passes is refused, and so is one that is absurd."""
+    """Code that exceeds the declared height is an error, and so is an absurd height."""
     code = (LOAD, 0, LOAD, 0, STORE, 0, RETURN)
     assert ids(one_state(*code, max_stack=2)) == set()
     assert ids(one_state(*code, max_stack=1)) == {"stack-overflow"}
     assert ids(one_state(*code, max_stack=MAX_STACK + 1)) == {"bad-image"}
 
 
-def test_primitives_are_given_as_many_operands_as_they_take() -> None:
-    """The stack may hold enough values and the count still be wrong."""
+def test_operand_count_of_primitives_is_verified() -> None:
+    """Although the stack may have enough values."""
     source = "program p entry f function f(x) state s return {}"
     for call, name, count in [("add(x, x)", "not", 2), ("list(x, x, x)", "map", 3), ("not(x)", "lookup", 1)]:
         image = emit(parse_program(source.format(call), "x.ir"))
@@ -298,14 +298,14 @@ def test_primitives_are_given_as_many_operands_as_they_take() -> None:
 
 
 def test_constants_are_values() -> None:
-    """A constant in memory that no file could hold is refused before it is used."""
+    """An invalid constant in memory is rejected before its use."""
     image = small()
     image.constants = (*image.constants, [1], {1: 2})
     assert ids(image) == {"bad-constant"}
 
 
 def test_shared_constants_are_counted_each_time() -> None:
-    """An image of a few hundred bytes that stands for 2^60 items is refused, and quickly."""
+    """An image of a few hundred bytes that stands for 2^60 items is rejected quickly."""
     image = one_state(LOAD, 0, RETURN)
     value: Any = ()
     for _ in range(60):
@@ -329,7 +329,7 @@ def test_names_are_unique() -> None:
 
 
 def test_the_entry_exists_and_needs_no_captures() -> None:
-    """A machine could not begin otherwise."""
+    """Otherwise a machine could not start."""
     for entry in (1, 2):
         image = small()
         image.entry = entry
@@ -347,8 +347,8 @@ def test_tables_and_handlers_lead_to_states() -> None:
         assert ids(image) == {"bad-image"}
 
 
-def test_a_problem_has_its_place() -> None:
-    """The diagnostic points at the source where the image knows it."""
+def test_diagnostic_has_a_span() -> None:
+    """If the image has spans."""
     text = 'program p entry f source 0 "a.yaml" function f(x) state s return x @0:3:5-3:6'
     image = emit(parse_program(text, "x.ir"))
     image.functions[0].code[1] = 7
@@ -356,7 +356,7 @@ def test_a_problem_has_its_place() -> None:
 
 
 def test_many_states_are_verified() -> None:
-    """A large function is one pass."""
+    """A large function is verified in one pass."""
     states = "".join(f" state s{n} goto s{n + 1}" for n in range(5_000))
     image = emit(parse_program(f"program p entry f function f() {states} state s5000 return 1", "x.ir"))
     assert ids(image) == set()
