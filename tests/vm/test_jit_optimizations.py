@@ -435,13 +435,8 @@ def test_in_place_lists_and_maps() -> None:
         ("items", '(put map "a" i)', set(), 1),
         ("(reverse items)", '(put map "a" items)', set(), 1),
     ):
-<<<<<<< HEAD
-        found = InPlace(function_of(machine_of(text.format(end, put)).image, "go"))
-        assert (found.growing, len(found.maps)) == (growing, count)
-=======
         analysis = InPlace(function_of(machine_of(text.format(end, put)).image, "go"))
-        assert (analysis.growing, len(analysis.maps)) == (growing, maps)
->>>>>>> 8ddf42cd (tests of the machine: names and docstrings of calls, faults, images, lists and the JIT tier in plain terms)
+        assert (analysis.growing, len(analysis.maps)) == (growing, count)
 
 
 def test_in_place_lists_of_loops() -> None:
