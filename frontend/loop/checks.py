@@ -1,32 +1,29 @@
 """Semantic checks of a loop.
 
-Owns the rules across keys and states: targets that exist, paths that end, verdicts that are routed,
-keys that contradict each other, expressions that compile. All diagnostics are reported together; an error
-rejects the loop, a warning does not (`spec/loops.md`).
+Owns the rules across states: names, targets that exist, paths that end, verdicts that are routed. All
+diagnostics are reported together; an error rejects the loop, a warning does not (`spec/loops.md`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...ir.diagnostics import Diagnostic, DiagnosticId, clean, labelled, nearest, suggest
-from ...ir.effects import CANNOT_JUDGE, CONTINUE
+from ...ir.diagnostics import Diagnostic, DiagnosticId, clean, nearest, suggest
+from ...ir.effects import CANNOT_JUDGE
 from ...ir.python_internals import late_pattern
 from ...ir.spans import Span
 from ..source.document import Document
 from ..source.schema import MAX_NAME, fields_of
 from ..template.template import parse
-from .agent_schema import AGENT_OPTIONS, AgentSettings
+from .agent_schema import AgentSettings
 from .control_flow import Graph
-from .dialect import FAILURE_NAMES
-from .evaluator_checks import jq_problem, regex_problem, schema_problems, schema_verdicts
-from .evaluator_schema import DEFAULT_VERDICTS, Answer, ExitCode, LlmStructured, OutputContains, OutputJson
+from .evaluator_checks import check_evaluator, check_expressions, schema_verdicts
+from .evaluator_schema import DEFAULT_VERDICTS, Answer, ExitCode, LlmStructured
 from .foreign_keys import explain_key
 from .hook_schema import FAIL, REPORTING, hooks_in
-from .project_checks import is_judged_by_model
+from .key_checks import check_keys, unused_key
 from .schema import CURRENT, DEFAULT_MODEL_TEXT, QUOTA_WORDS, Loop, StateSpec, belongs_to_loop
-from .texts import template_of
-from .variable_checks import MAX_COMPARISONS, Text, check_variables, fixed_text, read_texts
+from .variable_checks import MAX_COMPARISONS, check_variables, fixed_text, read_texts
 
 # Keys of other tools with the route that they mean, and common names of terminal states.
 _FOREIGN_ROUTES = {
@@ -37,12 +34,8 @@ _TERMINAL_NAMES = frozenset(
     ("end", "done", "exit", "finish", "finished", "stop", "success", "complete", "completed")
 )
 _SPECIAL_KEYS = (*(key for key in fields_of(StateSpec) if key.startswith("on_")), "on_yes", "on_no")
-_AGENT_KEYS = ("feedback", "agent", "on_quota", "max_quota_wait", *AGENT_OPTIONS)
-_AGENT_KEY_SPANS = frozenset(f"key:{key}" for key in _AGENT_KEYS)
 _LIMIT_TARGETS = ("on_retry_exhausted", "on_rate_limit_exhausted", "on_throttle_hard")
-_ACTION_NOUNS = {"action": "an action", "call": "a call", "loop": "a loop", "parallel": "branches"}
 _CAPTURE_NAME = late_pattern(r"[\w-]+")
-_TOOL_NAME = late_pattern(r"[\w-]+/[^\s/]+")
 
 
 def check(loop: Loop, document: Document | None = None) -> Iterator[Diagnostic]:
@@ -56,15 +49,6 @@ def _warning(
     return Diagnostic(id, message, span, label, help, "warning")
 
 
-def _overridden(message: str, state: StateSpec, key: str, by: str) -> Diagnostic:
-    """The warning for a key that has no effect because of another entry of `route`."""
-    first = labelled(state.span_of(f"key:route.{by}"), "takes precedence")
-    place = state.span_of(f"key:{key}")
-    return Diagnostic(
-        "shadowed-route", message, place, "overridden", "keep one of them", "warning", related=first
-    )
-
-
 class _Checker:
     def __init__(self, loop: Loop, document: Document | None) -> None:
         self.loop = loop
@@ -72,7 +56,6 @@ class _Checker:
         self.comparisons = 0
         # Whether a route has no successor. That already explains why the loop never ends.
         self.has_dead_end = False
-        self.compiled: dict[tuple[str, str], str | None] = {}
 
     def run(self) -> Iterator[Diagnostic]:
         misspelt: dict[str, StateSpec] = {}
@@ -90,14 +73,11 @@ class _Checker:
         for state in loop.states.values():
             yield from self.targets(state)
             if state.name not in misspelt:
-                yield from self.unused_keys(state)
-                yield from self.question(state)
-                yield from self.tool(state)
-                yield from self.silent_failures(state)
+                yield from check_keys(loop, state)
             if not state.flawed and (state.type is None or state.acts):
                 yield from self.flow(state)
-                yield from self.evaluator(state)
-        yield from self.expressions(texts)
+                yield from check_evaluator(loop, state)
+        yield from check_expressions(loop, texts)
         yield from self.reachability(graph)
         yield from check_variables(loop, graph, texts, self.document)
 
@@ -140,27 +120,20 @@ class _Checker:
         if "key:max_handoffs" in loop.spans and loop.on_handoff == "end":
             why = "the loop ends when an agent hands over"
             help = "add `on_handoff: continue` or `on_handoff: pause`"
-            yield self.unused(loop.span_of("key:max_handoffs"), "max_handoffs", why, help)
+            yield unused_key(loop, "max_handoffs", why, help)
         if "key:on_handoff" in loop.spans and not loop.flawed and not self.has_agent():
-            yield self.unused(loop.span_of("key:on_handoff"), "on_handoff", "the loop has no slash command")
+            yield unused_key(loop, "on_handoff", "the loop has no slash command")
         if isinstance(loop.agent, AgentSettings) and loop.agent.acp is not None:
             for key in ("program", "args"):
                 if loop.agent.is_given(key):
                     why = "`acp` is the command of the agent"
-                    yield self.unused(loop.agent.span_of(f"key:{key}"), key, why, f"leave out `{key}`")
+                    yield unused_key(loop.agent, key, why, f"leave out `{key}`")
         for key, hook in hooks_in(loop.hooks, *REPORTING):
             if hook.on_failure == FAIL:
                 why = f"what `{key}` runs after is reported whatever the hook does"
-                yield self.unused(hook.span_of("on_failure"), "on_failure", why)
+                yield unused_key(hook, "on_failure", why, place="on_failure")
         if loop.maintain_delay is not None and not loop.maintain:
-            yield self.unused(
-                loop.span_of("key:maintain_delay"), "maintain_delay", "the loop has no `maintain: true`"
-            )
-
-    def asks_model(self, state: StateSpec) -> bool:
-        """Whether the state makes calls that count towards a budget."""
-        acts = state.action is not None and self.loop.kind_of(state) == "slash"
-        return acts or is_judged_by_model(self.loop, state)
+            yield unused_key(loop, "maintain_delay", "the loop has no `maintain: true`")
 
     def has_agent(self) -> bool:
         """Whether an action goes to an agent; true for a state that is invalid."""
@@ -169,9 +142,6 @@ class _Checker:
             state.flawed or (state.action is not None and self.loop.kind_of(state) == "slash")
             for state in states
         )
-
-    def unused(self, span: Span | None, key: str, why: str, help: str | None = None) -> Diagnostic:
-        return _warning("unused-key", f"`{key}` has no effect: {why}", span, "has no effect", help)
 
     # --- targets ----------------------------------------------------------------------------
 
@@ -234,8 +204,7 @@ class _Checker:
         if loop.on_stall is not None:
             yield from self.target(loop.on_stall, loop.span_of("on_stall"), "target of a stalled loop")
             if loop.stall_rounds == 0:
-                why = "`stall` is false"
-                yield self.unused(loop.span_of("on_stall"), "on_stall", why)
+                yield unused_key(loop, "on_stall", "`stall` is false", place="on_stall")
         if loop.on_quota and loop.on_quota not in QUOTA_WORDS:
             yield from self.target(
                 loop.on_quota, loop.span_of("on_quota"), "target while the quota is used up"
@@ -251,8 +220,7 @@ class _Checker:
             elif target is not None:
                 yield from self.fixed_target(target, loop.span_of(key), label)
         if loop.on_max_steps is not None and loop.max_steps is None and not loop.flawed:
-            why = "nothing limits the states entered"
-            yield self.unused(loop.span_of("key:on_max_steps"), "on_max_steps", why, "add `max_steps`")
+            yield unused_key(loop, "on_max_steps", "nothing limits the states entered", "add `max_steps`")
         if loop.initial or not loop.flawed:
             if loop.initial == CURRENT:
                 yield Diagnostic(
@@ -276,165 +244,6 @@ class _Checker:
             help = "add a route to a terminal state; otherwise only a limit or an error ends the loop"
             message = f"no terminal state can be reached from `{first.name}`{more}"
             yield _warning("never-ends", message, first.span_of("name"), "runs forever", help)
-
-    # --- one state --------------------------------------------------------------------------
-
-    def unused_keys(self, state: StateSpec) -> Iterator[Diagnostic]:
-        """Report keys that have no effect because of other keys."""
-        unread = () if state.acts else ("capture", "timeout")
-        if state.action is None:
-            unread = (*unread, "action_type", "on_unknown")
-        for key in (*unread, *(() if state.call is not None else ("args",))):
-            if getattr(state, key) is not None:
-                why = "the state has no " + ("call" if key == "args" else "action")
-                yield self.unused(state.span_of(f"key:{key}"), key, why)
-        if state.action is None or self.loop.kind_of(state) != "slash":
-            if state.action is not None and state.on_unknown == CONTINUE:
-                why = "the action does not go to an agent, so it runs again"
-                yield self.unused(state.span_of("key:on_unknown"), "on_unknown", why)
-            if not _AGENT_KEY_SPANS.isdisjoint(state.spans):
-                for key in filter(state.is_given, _AGENT_KEYS):
-                    why = "the action does not go to an agent"
-                    yield self.unused(state.span_of(f"key:{key}"), key, why, "add `action_type: prompt`")
-        if state.max_retries is not None and state.on_retry_exhausted is None:
-            message = f"state `{state.name}` has `max_retries` but no `on_retry_exhausted`"
-            help = "add `on_retry_exhausted`"
-            yield Diagnostic("missing-field", message, state.span_of("key:max_retries"), "", help)
-        elif state.on_retry_exhausted == state.name:
-            message = "`on_retry_exhausted` names its own state"
-            back = state.span_of("on_retry_exhausted")
-            yield Diagnostic("unknown-state", message, back, "leads back", "name another state")
-        elif (
-            state.on_retry_exhausted is not None
-            and not state.flawed
-            and state.max_retries is None
-            and state.retryable_exit_codes is None
-        ):
-            why = "nothing limits how often the state is entered in a row"
-            key_place = state.span_of("key:on_retry_exhausted")
-            yield self.unused(key_place, "on_retry_exhausted", why, "add `max_retries`")
-        if state.budget is not None and not self.asks_model(state):
-            why = "the state calls neither an agent nor a model"
-            yield self.unused(state.span_of("key:budget"), "budget", why)
-        done = [key for key in _ACTION_NOUNS if getattr(state, key) is not None]
-        if len(done) > 1:
-            message = f"state `{state.name}` has both {' and '.join(_ACTION_NOUNS[key] for key in done)}"
-            help = "a state has one action; write two states"
-            yield Diagnostic("action-and-call", message, state.span_of(f"key:{done[-1]}"), "", help)
-        if state.bindings and not state.runs_loops and not state.flawed:
-            why = "the state runs no loop"
-            yield self.unused(state.span_of("key:with"), "with", why, "add `loop`, or `fragment`")
-        if state.type is not None and state.learning is None and not state.acts and not state.flawed:
-            message = f"state `{state.name}` has no `learning`"
-            help = "add `learning: {targets: [a package]}`"
-            yield Diagnostic("missing-field", message, state.span_of("key:type"), "", help)
-        if state.join is not None and state.parallel is None:
-            yield self.unused(state.span_of("key:join"), "join", "the state has no `parallel`")
-        if not state.is_terminal:
-            for key in ("status", "failure", "on_maintain"):
-                if getattr(state, key) is not None and f"key:{key}" in state.spans:
-                    why = "the state is not terminal"
-                    yield self.unused(state.span_of(f"key:{key}"), key, why, "add `terminal: true`")
-        elif state.on_maintain is not None and not self.loop.maintain:
-            why = "the loop has no `maintain: true`"
-            yield self.unused(
-                state.span_of("key:on_maintain"), "on_maintain", why, "add `maintain: true` to the loop"
-            )
-        if state.next is not None:
-            others = [verdict for verdict in state.route or {} if verdict not in ("error", "_error")]
-            first = others[0] if others else ""
-            is_shorthand = f"key:on_{first}" in state.spans
-            for key, given, place in (
-                ("evaluate", state.evaluate is not None, "key:evaluate"),
-                (f"on_{first}" if is_shorthand else "route", bool(others), f"key:route.{first}"),
-                ("on_success", state.on_success is not None, "key:on_success"),
-                ("on_failure", state.on_failure is not None, "key:on_failure"),
-                ("terminal", state.terminal, "key:terminal"),
-            ):
-                if given:
-                    yield self.contradiction(state, place, key, "`next` is taken for every result")
-        elif state.terminal and not state.is_terminal:
-            yield self.contradiction(
-                state, "key:terminal", "terminal", "the routes of the state take precedence"
-            )
-        elif state.is_terminal and state.evaluate is not None:
-            yield self.unused(
-                state.span_of("key:evaluate"), "evaluate", "the loop ends here for every verdict"
-            )
-        route = state.route or {}
-        for key, overriding in (
-            ("on_success", ("success", "_")),
-            ("on_failure", ("failure", "_")),
-            ("on_error", ("_error", "error")),
-        ):
-            by = next((verdict for verdict in overriding if verdict in route), None)
-            if getattr(state, key) is not None and by is not None and state.next is None:
-                message = f"`{key}` has no effect: `route` has `{by}`"
-                yield _overridden(message, state, key, by)
-        if "error" in route and route.get("_error", route["error"]) != route["error"]:
-            message = "`error` has no effect: `_error` takes precedence"
-            yield _overridden(message, state, "route.error", "_error")
-
-    def silent_failures(self, state: StateSpec) -> Iterator[Diagnostic]:
-        """Report failures that are ignored silently, where authors often expect otherwise."""
-        if self.loop.dialect is not None:
-            return
-        after, error = state.next, state.routes.get("_error")
-        is_action = state.action is not None and not state.asks
-        if is_action and after is not None and error not in (None, after):
-            message = (
-                f"a failed command continues with `{after}`, not `{error}`: `next` applies to exit code 1 too"
-            )
-            help = (
-                f"write `on_success: {after}` and `on_failure: {error}` instead of `next`; in the loop, "
-                "`dialect: llc` states that this is intended, `dialect: little-loops` applies `on_error`"
-            )
-            place = state.span_of("key:on_error", "key:route._error", "key:route.error")
-            yield _warning("silent-failure", message, place, "not taken after exit code 1", help)
-        if state.is_terminal and state.name in FAILURE_NAMES and state.status is None:
-            message = f"a run that ends in `{state.name}` counts as a success"
-            help = "add `status: failure`, or `status: success` if this is intended"
-            yield _warning("silent-failure", message, state.span_of("name"), "exit code 0", help)
-
-    def question(self, state: StateSpec) -> Iterator[Diagnostic]:
-        """Check the answers that a question offers."""
-        if not state.asks:
-            for key in ("choices", "default"):
-                if getattr(state, key) is not None:
-                    why = "the state asks no question"
-                    yield self.unused(state.span_of(f"key:{key}"), key, why, "add `action_type: ask`")
-            return
-        if state.on_unknown is not None:
-            why = "a resumed run asks the question again"
-            yield self.unused(state.span_of("key:on_unknown"), "on_unknown", why)
-        choices = state.choices or ()
-        for number, choice in enumerate(choices):
-            place = state.span_of(f"choices[{number}]", "choices")
-            if choice in choices[:number]:
-                yield Diagnostic("repeated-choice", f"the choice `{choice}` occurs twice", place)
-            elif choice == "error" or choice.startswith("_") or choice != choice.strip():
-                message = f"`{choice}` cannot be a choice"
-                why = "`error` and `_…` have another meaning in a route; a choice has no blanks around it"
-                yield Diagnostic("bad-choice", message, place, "", why)
-        default = state.default
-        if choices and default is not None and "${" not in default and default not in choices:
-            message = f"the default `{default}` is not one of the choices"
-            help = suggest(default, choices, "the choices are")
-            yield Diagnostic("unknown-choice", message, state.span_of("default"), "", help)
-
-    def tool(self, state: StateSpec) -> Iterator[Diagnostic]:
-        """Check the MCP tool that a state calls."""
-        if not state.uses_tool:
-            if state.params is not None:
-                why = "the state calls no tool"
-                yield self.unused(state.span_of("key:params"), "params", why, "add `action_type: mcp_tool`")
-            return
-        assert state.action is not None
-        name = fixed_text(template_of(self.loop, state.name, "value", state.action))
-        if name is None or not _TOOL_NAME.fullmatch(name.strip()):
-            message = f"`{clean(state.action, 80)}` is not a tool of an MCP server"
-            help = "write the server and the tool: `action: server/tool`; variables of `context` may be in it"
-            yield Diagnostic("bad-call", message, state.span_of("action"), "", help)
 
     def misspelt(self, state: StateSpec) -> Iterator[Diagnostic]:
         """Report keys that read as `on_<verdict>`, but are misspelt keys of the schema."""
@@ -461,16 +270,6 @@ class _Checker:
             place = state.span_of(f"key:{key}")
             help = explain_key(key) or elsewhere or f"did you mean `{meant}`?{why}"
             yield Diagnostic("unknown-key", message, place, "unknown", help)
-
-    def contradiction(self, state: StateSpec, place: str, key: str, why: str) -> Diagnostic:
-        message = f"`{key}` has no effect: {why}"
-        return _warning(
-            "contradictory-keys",
-            message,
-            state.span_of(place, f"key:{key}"),
-            "has no effect",
-            "keep one of them",
-        )
 
     def flow(self, state: StateSpec) -> Iterator[Diagnostic]:
         """Check that a state has something to evaluate and a successor."""
@@ -559,64 +358,6 @@ class _Checker:
         return _warning(
             "unknown-verdict", f"`{kind}` never gives the verdict `{verdict}`", place, "never taken", help
         )
-
-    # --- evaluators -------------------------------------------------------------------------
-
-    def evaluator(self, state: StateSpec) -> Iterator[Diagnostic]:
-        evaluator = state.evaluate
-        if isinstance(evaluator, ExitCode):
-            # Only lists that are both given can conflict: a default list leaves out the codes of the other
-            # list.
-            twice = sorted(set(evaluator.success or ()) & set(evaluator.failure or ()))
-            if twice:
-                codes = ", ".join(map(str, twice))
-                message = f"exit code {codes} cannot mean both `success` and `failure`"
-                place = evaluator.span_of("failure", "key:failure")
-                yield Diagnostic("ambiguous-exit-code", message, place, "", "leave it in one of the lists")
-        if not isinstance(evaluator, LlmStructured):
-            return
-        if not self.loop.llm.enabled and "_error" not in state.routes and self.loop.on_error is None:
-            yield Diagnostic(
-                "llm-disabled",
-                f"state `{state.name}` calls a model, but models are disabled",
-                evaluator.span_of("type"),
-                "always an error",
-                "add `_error` to its route, or choose another evaluator",
-            )
-        if evaluator.schema is not None:
-            yield from schema_problems(evaluator, evaluator.schema)
-
-    def expressions(self, texts: list[Text]) -> Iterator[Diagnostic]:
-        """Report jq and regular expressions that do not compile, if they are known at compile time."""
-        parsed = {(text.state.name, text.field): text for text in texts if text.state is not None}
-        for state in self.loop.states.values():
-            evaluator = state.evaluate
-            if isinstance(evaluator, OutputJson):
-                key, written = "path", evaluator.path
-            elif isinstance(evaluator, OutputContains) and evaluator.match != "substring":
-                key, written = "pattern", evaluator.pattern
-            else:
-                continue
-            text = parsed.get((state.name, f"evaluate.{key}"))
-            fixed = written if text is None else fixed_text(text.template)
-            if fixed is None or (text is not None and text.template.problems):
-                continue
-            message = self.compile(key, fixed)
-            if message is None:
-                continue
-            if key == "path":
-                yield Diagnostic("invalid-jq", f"not a jq expression: {message}", evaluator.span_of(key))
-            else:
-                help = "`match: substring` takes it as plain text"
-                yield Diagnostic(
-                    "invalid-regex", f"not a regular expression: {message}", evaluator.span_of(key), "", help
-                )
-
-    def compile(self, key: str, text: str) -> str | None:
-        """The error of an expression, or None."""
-        if (key, text) not in self.compiled:
-            self.compiled[key, text] = jq_problem(text) if key == "path" else regex_problem(text)
-        return self.compiled[key, text]
 
 
 def _evaluator_span(state: StateSpec) -> Span | None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from llc.frontend import lower
-from llc.frontend.loop import checks
+from llc.frontend.loop import checks, key_checks
 from llc.frontend.loop.agent_schema import AGENT_OPTIONS
 from llc.frontend.loop.dialect_schema import STATE_KEYS
 from llc.frontend.loop.schema import Loop, StateSpec
@@ -45,7 +45,7 @@ def methods(cls: type) -> str:
 @pytest.fixture(scope="module")
 def checked() -> set[str]:
     """The names in the checks."""
-    return names(inspect.getsource(checks))
+    return names(inspect.getsource(checks)) | names(inspect.getsource(key_checks))
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def lowered() -> set[str]:
 def test_a_key_is_checked_and_lowered(key: str, checked: set[str], lowered: set[str]) -> None:
     """A key of the schema that no other module reads would have no effect."""
     assert key in lowered | LISTED, f"`{key}` has no effect: lower it in frontend/lower/actions.py or loop.py"
-    assert key in checked | LISTED, f"add the rules of `{key}` to frontend/loop/checks.py"
+    assert key in checked | LISTED, f"add the rules of `{key}` to frontend/loop/key_checks.py"
 
 
 @pytest.mark.parametrize("key", [key for key, field in KEYS.items() if field.type.kind == "template"])
