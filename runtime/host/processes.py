@@ -201,3 +201,11 @@ def boot_id() -> str:
         except FileNotFoundError:
             _boot = ""
     return _boot
+
+
+def exit_handle(pid: int) -> int:
+    """A handle that becomes readable when the process ends; -1 if it has ended or the system has no pidfd."""
+    try:
+        return pidfd_open(pid)
+    except (AttributeError, NameError, OSError):
+        return -1

@@ -21,8 +21,8 @@ from ..journal.events import RunEnd, RunInterrupted
 from ..journal.run_folder import RunFolder, has_ended
 from ..journal.run_history import CRASHED, INTERRUPTED
 from ..runs.follower import load_history
-from ..runs.locks import is_live
 from ..runs.lookup import find_run_folder, is_run_of
+from ..runs.run_lock import is_live
 from ..runs.runs import runs_in
 
 # Seconds to wait after the second request, and after a kill.
@@ -57,7 +57,7 @@ class Holder:
             about = run.about()
             pid, start_time = about.get("pid"), about.get("start_time")
             if isinstance(pid, int) and pid > 0:
-                descriptor = _open(pid)
+                descriptor = processes.exit_handle(pid)
                 # Checked after the pidfd was opened: from then on the pid cannot be reused.
                 if processes.start_time(pid) == start_time and is_live(run):
                     host = about.get("host")
@@ -127,13 +127,6 @@ class Holder:
         if self._descriptor >= 0:
             files.close(self._descriptor)
             self._descriptor = -1
-
-
-def _open(pid: int) -> int:
-    try:
-        return processes.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return -1
 
 
 class StopResult(LightRecord):

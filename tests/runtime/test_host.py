@@ -54,7 +54,7 @@ def test_protocol_names_all_functions_of_a_module(part: str) -> None:
         "environment": {"environ", "environb", "node", "platform", "python_version", "sysconf"},
         "processes": {
             "TimeoutExpired", "WIFSTOPPED", "waitstatus_to_exitcode",
-            "is_alive", "start",
+            "is_alive", "start", "exit_handle",
         },
         "signals": {"Signals", "default_int_handler", "name_of", "number_of"},
         "terminal": {"TerminalError"},

@@ -17,11 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llc.runtime.effects import process
+from llc.runtime.effects import process, process_group
 from llc.runtime.effects.output_capture import CAPTURE_LIMIT, KEPT_END
 from llc.runtime.effects.process import Runner
 from llc.runtime.effects.shell import Shell, plain_words, shell_of
 from llc.runtime.effects.world import World
+from llc.runtime.host import processes
 from llc.runtime.host.effect_context import Context, Interrupt, Interrupted
 from llc.vm.primitives.verdicts import judge_crash
 
@@ -69,7 +70,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Less time between TERM and KILL."""
-    monkeypatch.setattr(process, "GRACE", 0.3)
+    monkeypatch.setattr(process._SHELL_OPTIONS, "grace", 0.3)
 
 
 # --- which shell --------------------------------------------------------------------------------
@@ -450,10 +451,10 @@ def test_only_so_many_pipes_are_kept_open(
     perform: Perform, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loop that leaves a child behind in each iteration does not run out of descriptors."""
-    monkeypatch.setattr(process, "MAX_LEFT_BEHIND", 2)
+    monkeypatch.setattr(process_group, "MAX_LEFT_BEHIND", 2)
     for _ in range(3):
         perform("shell", command="sleep 1 & :")
-    assert len(shell_of(world).runner._left_behind) == 2
+    assert len(shell_of(world).runner._left_behind.descriptors) == 2
 
 
 # --- interrupts ---------------------------------------------------------------------------------
@@ -474,7 +475,7 @@ def test_a_second_interrupt_kills_at_once(
     perform: Perform, interrupt: Interrupt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who insists does not wait for a process that ignores TERM."""
-    monkeypatch.setattr(process, "GRACE", 600)
+    monkeypatch.setattr(process._SHELL_OPTIONS, "grace", 600)
     for seconds in (0.2, 0.3):
         threading.Timer(seconds, interrupt.set).start()
     with pytest.raises(Interrupted):
@@ -502,7 +503,7 @@ def test_nothing_starts_after_an_interrupt(perform: Perform, interrupt: Interrup
 
 def test_without_a_pidfd_everything_works_too(perform: Perform, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other systems, older kernels: the exit is asked for every now and then."""
-    monkeypatch.setattr(process, "_exit_descriptor", lambda pid: -1)
+    monkeypatch.setattr(processes, "exit_handle", lambda pid: -1)
     assert perform("shell", command="sleep 1 & echo a; exit 3")["exit_code"] == 3
     assert perform("shell", command="sleep 60", timeout_s=0.05)["timed_out"] == "action"
 

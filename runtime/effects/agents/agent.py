@@ -30,7 +30,8 @@ from ...project.agent_schema import PROTOCOLS, AgentSpec
 from ...project.settings import Configuration
 from ..ask import FOLDER
 from ..performers import Parts
-from ..process import NotStarted, ProcessOptions, Runner, failure
+from ..process import NotStarted, Runner, failure
+from ..process_group import ProcessOptions
 from ..shell import shell_of
 from . import outcome
 from .event_stream import EventStream

@@ -9,7 +9,8 @@ import contextlib
 
 from ...host import clock, pipes, processes, signals, terminal
 from ...host.effect_context import TICK, Context, Interrupted, milliseconds
-from ..process import NotStarted, Runner, end_process_group
+from ..process import NotStarted, Runner
+from ..process_group import end_process_group
 from .builtin_tools import ToolError
 
 TYPE_CHECKING = False
