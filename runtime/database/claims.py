@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ..host import files
 from ..host.errors import Failure, UserError
 from ..journal.run_folder import Parked, Parking
-from ..runs.locks import overlap
+from ..runs.scope_conflicts import overlap
 from . import segments
 from .connection import Connection
 from .owner import declare_dead, is_dead

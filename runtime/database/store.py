@@ -19,7 +19,9 @@ from ..host.keeper import Kept
 from ..host.paths import ROOT
 from ..journal.run_folder import RunFolder
 from ..runs import locks
+from ..runs.run_lock import Lock
 from ..runs.runs import make_running_folder
+from ..runs.scope_conflicts import resolve_scope
 from . import claims, segments, survivors
 from .claims import NewRun, ScopeConflict
 from .connection import Address, Connection, Session
@@ -49,7 +51,7 @@ class Claim:
         self.kept: dict[str, Kept] = {}
         # Lock of the run's folder in this process's cache. Other processes on this machine use it to find
         # actions that survive this process.
-        self.lock: locks.Lock | None = None
+        self.lock: Lock | None = None
 
     def fileno(self) -> int:
         return self.lock.fileno() if self.lock is not None else -1
@@ -113,7 +115,7 @@ class DatabaseStore:
     ) -> Steps[tuple[RunFolder, Claim]]:
         """Create a run that this process owns; see `runs.locks.starting`."""
         del ours
-        paths = claims.portable_paths(locks.resolve_scope(scope, root), root)
+        paths = claims.portable_paths(resolve_scope(scope, root), root)
         run = self._new(name)
         try:
             while True:

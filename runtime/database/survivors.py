@@ -21,6 +21,7 @@ from ..journal.events import TAKE_OVER, RunResume
 from ..journal.reader import read
 from ..journal.run_folder import RunFolder
 from ..runs import locks
+from ..runs.run_lock import is_live
 from .connection import Connection
 from .stored_run import DatabaseRun
 
@@ -66,7 +67,7 @@ def find_abandoned(connection: Connection, cache: str, machine: str) -> list[Run
         return []
     rows = connection.execute(_RESUMABLE_HERE, [[folder.id for folder in folders], machine]).fetchall()
     resumable = {run for (run,) in rows}
-    return [folder for folder in folders if folder.id not in resumable and locks.is_live(folder)]
+    return [folder for folder in folders if folder.id not in resumable and is_live(folder)]
 
 
 def end_actions(folders: Iterable[RunFolder]) -> None:

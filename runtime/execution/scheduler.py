@@ -18,7 +18,7 @@ from ..journal.outcome import Outcome
 from ..journal.run_folder import RunFolder
 from ..models.worker_pool import SharedWorkers
 from ..project.limits import Bounds
-from ..runs.locks import RECHECK_S, Release
+from ..runs.run_lock import RECHECK_S, Release
 from .control_channel import ControlChannel
 from .effect_pool import DONE, EffectPool, RunEffects
 from .io_threads import Threads

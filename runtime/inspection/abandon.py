@@ -12,6 +12,7 @@ from ..ledger import claims
 from ..runs import locks, retention
 from ..runs.lookup import find_run_folder, is_run_of
 from ..runs.loop_names import is_loop
+from ..runs.run_lock import is_live
 from .stop import end_leftovers
 
 
@@ -31,7 +32,7 @@ def select_runs(
         raise UserError("run-ended", f"{run.id} has ended", "remove it without --unfinished")
     dead = []
     for run in unfinished:
-        if not locks.is_live(run):
+        if not is_live(run):
             dead.append(run)
         elif run.id == target:
             raise locks.still_live_error(run)

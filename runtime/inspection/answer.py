@@ -24,8 +24,8 @@ from ..journal.run_folder import RunFolder
 from ..journal.run_history import EffectHistory, RunHistory
 from ..runs import locks
 from ..runs.follower import follow
-from ..runs.locks import is_live
 from ..runs.lookup import find_run_folder
+from ..runs.run_lock import is_live
 
 
 @frozen

@@ -32,8 +32,8 @@ from ..journal.run_folder import RunFolder
 from ..journal.run_history import INTERRUPTED, RunHistory
 from ..project.limits import iteration_limits
 from ..runs.follower import Follower, follow
-from ..runs.locks import is_live
 from ..runs.lookup import how_to_resume
+from ..runs.run_lock import is_live
 from ..terminal import live_tail
 from ..terminal.progress import ProgressDisplay
 from .status import RunView

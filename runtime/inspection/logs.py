@@ -20,8 +20,8 @@ from ..journal.quantities import local_time, usage_texts, zone_name
 from ..journal.reader import Damage, ReadError, read, tail_offset
 from ..journal.run_folder import RunFolder
 from ..runs.follower import Follower, damage_notes
-from ..runs.locks import is_live
 from ..runs.lookup import how_to_resume
+from ..runs.run_lock import is_live
 from ..terminal.action_text import MARKS, failure_text, tone
 from ..terminal.verdict_text import verdict_text
 from .stop import describe_unfinished

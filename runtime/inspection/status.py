@@ -25,8 +25,8 @@ from ..journal.run_history import CRASHED, INTERRUPTED, EffectHistory, RunHistor
 from ..project.limits import budget_limits, iteration_limits
 from ..runs import locks, program_file
 from ..runs.follower import follow
-from ..runs.locks import is_live
 from ..runs.lookup import find_run_folder, how_to_resume, is_run_of
+from ..runs.run_lock import is_live
 from ..terminal import live_tail
 
 TYPE_CHECKING = False

@@ -29,6 +29,8 @@ from ..project.options import Values
 from ..runs import locks, retention, runs
 from ..runs.lookup import find_unfinished, is_run_of
 from ..runs.loop_names import resolve_loop
+from ..runs.run_lock import is_driven
+from ..runs.scope_conflicts import resolve_scope
 from . import failures, resume, run
 from .command import Command
 from .jobs import Job
@@ -146,14 +148,14 @@ class Batch:
                 except UserError as error:
                     errors.append(_locate(Diagnostic(error.id, error.message, help=error.help), job))
                 else:
-                    scopes[key] = tuple(locks.resolve_scope(image.meta["scope"], ROOT))
+                    scopes[key] = tuple(resolve_scope(image.meta["scope"], ROOT))
             scope = scopes[key]
             if scope is None:
                 continue
             if job.values.script:
                 scope = ()
             elif job.scope is not None:
-                scope = tuple(locks.resolve_scope(job.scope, ROOT))
+                scope = tuple(resolve_scope(job.scope, ROOT))
             self._add(PendingRun(job, scope, self._begin))
         if errors:
             files = {job.source for job in jobs if job.source is not None}
@@ -163,7 +165,7 @@ class Batch:
         """Add unfinished runs, to be resumed."""
         for folder in folders:
             scope = folder.about().get("scope")
-            paths = scope if isinstance(scope, list) else locks.resolve_scope(["."], ROOT)
+            paths = scope if isinstance(scope, list) else resolve_scope(["."], ROOT)
             self._add(PendingRun(folder, map(str, paths), self._resume))
 
     def _add(self, pending: PendingRun) -> None:
@@ -327,7 +329,7 @@ def unfinished_runs(targets: Iterable[str]) -> list[RunFolder]:
     targets: loop names or run ids; empty for all runs.
     """
     targets = list(targets)
-    unfinished = [run for run in runs.runs_in(ROOT) if not run.is_unrecorded() and not locks.is_driven(run)]
+    unfinished = [run for run in runs.runs_in(ROOT) if not run.is_unrecorded() and not is_driven(run)]
     if not targets:
         return unfinished[::-1]
     chosen: list[RunFolder] = []

@@ -30,6 +30,7 @@ from ..project.limits import Bounds, iteration_limits
 from ..project.options import Values
 from ..runs import locks, runs
 from ..runs.checkpoints import Checkpoints
+from ..runs.scope_conflicts import Holder
 from ..terminal.live_tail import LiveDisplay, LiveFile
 from .report import Report
 
@@ -259,7 +260,7 @@ class Command:
         if not self.values.queue:
             return None
 
-        def on_wait(run: RunFolder, others: list[locks.Holder]) -> None:
+        def on_wait(run: RunFolder, others: list[Holder]) -> None:
             self.queued = run
             holder = others[-1]
             more = f" and {len(others) - 1} more" if len(others) > 1 else ""

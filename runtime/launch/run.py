@@ -26,9 +26,10 @@ from ..journal.run_folder import RunFolder
 from ..project.limits import Bounds, restoring_bounds
 from ..project.load import load_expression, load_program
 from ..project.options import OVERRIDES, Values
-from ..runs import locks, program_file, runs
+from ..runs import program_file, runs
 from ..runs.checkpoints import Checkpoints
 from ..runs.loop_names import resolve_loop
+from ..runs.run_lock import is_driven
 from .command import Command, execute
 from .report import Report
 from .stop_signals import StopSignals
@@ -181,6 +182,6 @@ def _sync(journal: Journal, folder: RunFolder) -> None:
 def _mention_unfinished(command: Command, folder: RunFolder, path: str) -> None:
     """Show a note if the previous run of the same program is unfinished."""
     previous = runs.unfinished_before(folder)
-    if previous is None or not path or previous.start().get("path") != path or locks.is_driven(previous):
+    if previous is None or not path or previous.start().get("path") != path or is_driven(previous):
         return
     command.warn(f"note: {previous.id} is unfinished; to resume it: llc resume {previous.id}")

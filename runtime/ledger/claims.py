@@ -19,7 +19,7 @@ from ..journal.events import ActionStart, AgentActed, EffectStart
 from ..journal.reader import ReadError
 from ..journal.run_folder import RunFolder
 from ..journal.totals import CALLS
-from ..runs import locks
+from ..runs.run_lock import is_live
 from . import database, ledger
 from .ledger import Call, Denied, Grant
 from .limits import Limit
@@ -160,7 +160,7 @@ def _is_alive(reservation: ledger.OpenReservation) -> bool:
         return False
     # The process may run in another container, where it is not visible.
     folder = _folder(reservation)
-    return folder is not None and locks.is_live(folder)
+    return folder is not None and is_live(folder)
 
 
 def _folder(reservation: ledger.OpenReservation) -> RunFolder | None:

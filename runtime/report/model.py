@@ -34,7 +34,7 @@ from ..recordings import diff_text
 from ..recordings.find import RunFiles
 from ..recordings.recording import Recording, RecordingBuilder, bounded
 from ..recordings.timeline import Timeline, View
-from ..runs.locks import is_live
+from ..runs.run_lock import is_live
 from ..trees.recorder import FOLDER
 from ..trees.stores import open_recorded
 from ..trees.tree import NoTree

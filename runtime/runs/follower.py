@@ -15,7 +15,7 @@ from ..journal.reader import Damage, JournalReader, ReadError, missing_bytes
 from ..journal.run_folder import RunFolder
 from ..journal.run_history import RunHistory
 from . import checkpoint_reader
-from .locks import is_live
+from .run_lock import is_live
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from ..journal.events import Event
 from ..journal.journal import Blobs, Journal
 from ..journal.run_folder import RunFolder
 from . import locks, runs
+from .run_lock import Lock
 
 TYPE_CHECKING = False
 
@@ -139,7 +140,7 @@ class Listing(Protocol):
 
 if TYPE_CHECKING:
     # Type check of the implementation by files.
-    def _files(run: RunFolder, journal: Journal, blobs: Blobs, lock: locks.Lock) -> None:
+    def _files(run: RunFolder, journal: Journal, blobs: Blobs, lock: Lock) -> None:
         parts: tuple[StoredRun, JournalWriter, BlobStore, Ownership] = run, journal, blobs, lock
         lists: tuple[Scopes, Listing] = locks, runs
         del parts, lists

@@ -13,7 +13,7 @@ from ..journal.codec import strict_json
 from ..journal.run_folder import RunFolder
 from ..recordings.find import RunFiles
 from ..report.model import RunModel, as_data
-from ..runs.locks import is_live
+from ..runs.run_lock import is_live
 
 # Interval in seconds of updates without new events, which extend the bars of active effects.
 _TICK_S = 1.0

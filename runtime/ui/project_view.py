@@ -25,6 +25,7 @@ from ..report import page
 from ..report.model import as_data
 from ..runs import locks
 from ..runs.loop_names import loop_files
+from ..runs.run_lock import is_live
 from ..runs.runs import runs_in
 from . import continuation
 from .feed import Feed
@@ -199,7 +200,7 @@ class ProjectView:
     def stop(self, name: str) -> dict[str, Any]:
         """Request a run to stop, without waiting for its end. Raises UserError."""
         run = self._find(name)
-        if not locks.is_live(run):
+        if not is_live(run):
             raise stop.not_running(run)
         if self._requests is not None:
             self._requests.stop(run.id)

@@ -11,7 +11,7 @@ import postgres
 import pytest
 from clusters import Cluster
 
-from llc.runtime.runs.locks import overlap
+from llc.runtime.runs.scope_conflicts import overlap
 
 AN_HOUR_LATER = (
     "update runs set due = now(), parked_at = parked_at - interval '1 hour' where status = 'waiting'"

@@ -27,8 +27,8 @@ from llc.runtime.journal import reader
 from llc.runtime.journal.events import Event
 from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.launch.batch import Claims
-from llc.runtime.runs import locks
 from llc.runtime.runs.runs import runs_in
+from llc.runtime.runs.scope_conflicts import overlap
 
 LOOP = """
 name: {name}
@@ -334,7 +334,7 @@ def test_claims_overlap_like_scopes(held: list[str], gone: list[str], wanted: li
     claims.add(held)
     claims.add(gone)
     claims.remove(gone)
-    assert claims.overlap(wanted) == any(locks.overlap(a, b) for a in held for b in wanted)
+    assert claims.overlap(wanted) == any(overlap(a, b) for a in held for b in wanted)
 
 
 # --- interruption --------------------------------------------------------------------------------------

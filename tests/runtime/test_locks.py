@@ -20,7 +20,7 @@ from llc.runtime.host.errors import UserError
 from llc.runtime.inspection import stop
 from llc.runtime.journal import run_folder
 from llc.runtime.journal.run_folder import RunFolder
-from llc.runtime.runs import locks, runs
+from llc.runtime.runs import locks, runs, scope_conflicts
 from llc.runtime.runs.lookup import find_unfinished
 
 components = st.sampled_from(["a", "ab", "b", "src", "srcs"])
@@ -55,21 +55,22 @@ def read_line(process: subprocess.Popen[str]) -> str:
 def test_overlap_is_by_component(a: str, b: str) -> None:
     """Two paths overlap if and only if one is the other or its ancestor."""
     first, second = PurePosixPath(a), PurePosixPath(b)
-    assert locks.overlap(a, b) == (first == second or first in second.parents or second in first.parents)
-    assert locks.overlap(a, b) == locks.overlap(b, a)
+    is_related = first == second or first in second.parents or second in first.parents
+    assert scope_conflicts.overlap(a, b) == is_related
+    assert scope_conflicts.overlap(a, b) == scope_conflicts.overlap(b, a)
 
 
 def test_a_common_name_prefix_is_no_overlap() -> None:
     """`src/a` and `src/ab` are separate; `src` contains both."""
-    assert not locks.overlap("/p/src/a", "/p/src/ab")
-    assert locks.overlap("/p/src", "/p/src/ab")
+    assert not scope_conflicts.overlap("/p/src/a", "/p/src/ab")
+    assert scope_conflicts.overlap("/p/src", "/p/src/ab")
 
 
 def test_a_scope_is_compared_after_following_links(tmp_path: Path) -> None:
     """A link to a folder and the folder are the same place."""
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    assert locks.resolve_scope(["link", "real", "./real/../real"], str(tmp_path)) == [
+    assert scope_conflicts.resolve_scope(["link", "real", "./real/../real"], str(tmp_path)) == [
         os.path.realpath(tmp_path / "real")
     ]
 

@@ -18,6 +18,7 @@ import pytest
 from keepers import kill_with_keeper
 
 from llc.runtime.runs import locks
+from llc.runtime.runs.scope_conflicts import overlap
 
 GATE = (
     "name: NAME\nscope: [SCOPE]\ninitial: a\nstates:\n"
@@ -224,14 +225,14 @@ MANY = """
     scopes = [["a"], ["a/b"], ["a/b/c"], ["c"], ["c/d", "e"], ["e"], ["."], ["ab"], ["f"], ["g"]]
     log = os.open("log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     looks = 0
-    really = locks._conflicting_runs
+    really = locks.conflicting_runs
 
     def counted(*args):
         global looks
         looks += 1
         return really(*args)
 
-    locks._conflicting_runs = counted
+    locks.conflicting_runs = counted
     read, write = os.pipe()
     for number in range(50):
         if os.fork() == 0:
@@ -270,12 +271,12 @@ def test_fifty_queued_runs_never_overlap(project: Path) -> None:
             continue
         ticket, looks, *scope = facts
         for other in now.values():
-            assert not any(locks.overlap(a, b) for a in scope for b in other), line
+            assert not any(overlap(a, b) for a in scope for b in other), line
         now[number] = scope
         assert int(looks) <= 30
         for earlier, paths in order:
             if int(ticket) and earlier > int(ticket):
-                assert not any(locks.overlap(a, b) for a in scope for b in paths), line
+                assert not any(overlap(a, b) for a in scope for b in paths), line
         order.append((int(ticket), scope))
     assert len(order) == 50
     assert now == {}

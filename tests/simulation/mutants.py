@@ -144,14 +144,14 @@ MUTANTS: dict[str, tuple[str, ...]] = {
     "no-lock": (
         "runs are driven without their lock",
         "runtime/runs/locks.py",
-        "            if _try_flock(fd, files.LOCK_EX):\n                break\n",
+        "            if try_flock(fd, files.LOCK_EX):\n                break\n",
         "            break\n",
     ),
     "lock-shared": (
         "several processes may have the lock of a run",
         "runtime/runs/locks.py",
-        "            if _try_flock(fd, files.LOCK_EX):\n",
-        "            if _try_flock(fd, files.LOCK_SH):\n",
+        "            if try_flock(fd, files.LOCK_EX):\n",
+        "            if try_flock(fd, files.LOCK_SH):\n",
     ),
     "lock-closed": (
         "a resumed run lets go of its lock at once",
@@ -167,13 +167,13 @@ MUTANTS: dict[str, tuple[str, ...]] = {
     ),
     "no-scope": (
         "paths of other runs do not matter",
-        "runtime/runs/locks.py",
+        "runtime/runs/scope_conflicts.py",
         "        held = [path for path in _paths(about) for mine in wanted if overlap(mine, path)]\n",
         "        held = []\n",
     ),
     "no-gate": (
         "two starts look at the runs at the same time",
-        "runtime/runs/locks.py",
+        "runtime/runs/run_lock.py",
         "        try:\n            _flock(self._fd, files.LOCK_EX)\n        except",
         "        try:\n            pass\n        except",
     ),
