@@ -15,6 +15,7 @@ from more_programs import FROZEN as MORE
 from place import Place
 from programs import image_of, result
 from report import TIMES, Row, Section, row
+from same_algorithms import SAME
 from sizes import Sizes
 
 # What the twins' sizes mean: up to this a depth, of which little is taken off; above it a number of items.
@@ -42,7 +43,7 @@ def _measure(found: Section, which: str, programs: dict[str, Program], sizes: Si
     means: dict[str, list[float]] = {"first": [], "warm": []}
     for name, (text, twin, whole) in programs.items():
         size = size_of(whole, sizes)
-        turns: dict[str, list[float]] = {"first": [], "warm": [], "twin": []}
+        turns: dict[str, list[float]] = {"first": [], "warm": [], "twin": [], "same": []}
         for _ in range(sizes.general_rounds):
             image = image_of(text, size)
             seconds, answer = _timed(lambda image=image: result(image, "auto"))  # type: ignore[misc]
@@ -55,12 +56,20 @@ def _measure(found: Section, which: str, programs: dict[str, Program], sizes: Si
             turns["twin"].append(seconds)
             if not answer == again == expected:
                 raise RuntimeError(f"{name}: the ways differ: {answer}, {again}, {expected}")
+            if name in SAME:
+                seconds, same = _timed(lambda name=name, size=size: SAME[name](size))  # type: ignore[misc]
+                turns["same"].append(seconds)
+                if same != expected:
+                    raise RuntimeError(f"{name}: the same algorithm in Python gives {same}, not {expected}")
         for turn, of_all in means.items():
             of_all.append(middle(ratios(turns[turn], turns["twin"])))
         found.add(
             row(name, turns["warm"], peer=("Python", turns["twin"]), aim=2.5),
             row(f"{name}, first run", turns["first"], peer=("Python", turns["twin"])),
         )
+        if name in SAME:
+            peer = "Python, same algorithm", turns["same"]
+            found.add(row(f"{name}, the same algorithm", turns["warm"], peer=peer))
     for turn, aim in (("warm", 1.5), ("first", 4)):
         figure = math.exp(sum(map(math.log, means[turn])) / len(means[turn]))
         what = f"the {which}, {turn}, geometric mean of the ratios"
