@@ -1,4 +1,4 @@
-"""Secrets appear neither on disk nor on a terminal, and masking does not affect the run."""
+"""Secrets appear neither on disk nor on a terminal, and masking does not change the run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from llc.runtime.journal import journal
 from llc.runtime.runs import program_file, runs
 from llc.runtime.runs.lookup import find_unfinished
 
-# Everything in it that quoting, JSON or a URL would write in another way.
+# Contains the characters that quoting, JSON or a URL would escape.
 SECRET = "hunter2'$x\"\\ü&/z"
 NAMED = "blue-fish"
 
@@ -65,20 +65,20 @@ def project(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 def llc(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "llc", *words]
-    given = {**os.environ, **env}
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=given)
+    environment = {**os.environ, **env}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
 
 
 def wait_for(condition: Callable[[], Any]) -> None:
     end = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < end, "the condition did not become true"
         time.sleep(0.01)
 
 
-def assert_clean(what: str, text: str) -> None:
+def assert_clean(source: str, text: str) -> None:
     for secret in ("hunter2", "sk-plain", NAMED):
-        assert secret not in text, f"{what} shows {secret}"
+        assert secret not in text, f"{source} contains {secret}"
 
 
 def assert_no_secret_on_disk(project: Path) -> None:
@@ -87,8 +87,8 @@ def assert_no_secret_on_disk(project: Path) -> None:
             assert_clean(name, (Path(folder) / name).read_bytes().decode("utf-8", "replace"))
 
 
-def test_nothing_of_a_run_shows_a_secret(project: Path) -> None:
-    """Files, log, display, status, logs and attach: masked; the actions got the true values."""
+def test_files_and_output_of_a_run_contain_no_secret(project: Path) -> None:
+    """Files, log, progress, `status`, `logs` and `history` are masked; the actions get the real values."""
     run_id = json.loads(llc("run", "leaks", "--background", "--json").stdout)["run"]
     wait_for(lambda: os.path.exists("started"))
     wait_for(lambda: (project / ".loops" / ".running" / run_id / "leaks.live").exists())
@@ -105,15 +105,15 @@ def test_nothing_of_a_run_shows_a_secret(project: Path) -> None:
     assert f"got {SECRET} and {NAMED}" in (project / "copy").read_text()
     (run,) = runs.runs_in("", HISTORY)
     assert MASK in Path(run.log).read_text()
-    (whole,) = Path(run.outputs).glob("*-output.txt")
-    assert whole.read_text().count(MASK) == 200_000
+    (output,) = Path(run.outputs).glob("*-output.txt")
+    assert output.read_text().count(MASK) == 200_000
     for words in (("history", "--json"), ("logs", "leaks"), ("replay", "leaks")):
         shown = llc(*words)
         assert_clean(" ".join(words), shown.stdout + shown.stderr)
 
 
-def test_a_run_goes_on_with_the_true_value(project: Path) -> None:
-    """Killed and resumed, what was recorded with a reference is again what it was."""
+def test_a_resumed_run_uses_the_real_value(project: Path) -> None:
+    """A killed and resumed run replaces recorded references by the secret."""
     run_id = json.loads(llc("run", "leaks", "--background", "--json").stdout)["run"]
     wait_for(lambda: os.path.exists("started"))
     kill_with_keeper(find_unfinished(run_id).about()["pid"])
@@ -125,8 +125,8 @@ def test_a_run_goes_on_with_the_true_value(project: Path) -> None:
     assert f"got {SECRET} and {NAMED}" in (project / "copy").read_text()
 
 
-def test_a_changed_secret_is_taken_as_it_is_now(project: Path) -> None:
-    """A key that was replaced meanwhile does not keep a run from going on."""
+def test_a_resumed_run_uses_a_changed_secret(project: Path) -> None:
+    """A key that was replaced in the meantime does not prevent resuming."""
     run_id = json.loads(llc("run", "leaks", "--background", "--json", DEPLOY_TOKEN="old-secret").stdout)[
         "run"
     ]
@@ -138,17 +138,19 @@ def test_a_changed_secret_is_taken_as_it_is_now(project: Path) -> None:
 
 
 @pytest.mark.parametrize(("before", "after"), [("", "sk-plain-1234"), ("sk-plain-1234", "")])
-def test_what_becomes_secret_meanwhile_is_no_other_program(
+def test_a_text_that_becomes_secret_does_not_change_the_program(
     project: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str
 ) -> None:
-    """A run goes on where what it recorded in the clear is secret by now, or was secret then."""
-    (project / ".loops" / "says.yaml").write_text(
-        "name: says\ninitial: a\nstates:\n"
-        "  a: {action: 'echo sk-plain-1234 is what I say', capture: x, next: b}\n"
+    """A run can be resumed if recorded text is a secret now, and names the variable if it was a secret
+    then.
+    """
+    (project / ".loops" / "echo.yaml").write_text(
+        "name: echo\ninitial: a\nstates:\n"
+        "  a: {action: 'echo sk-plain-1234 is printed', capture: x, next: b}\n"
         "  b: {action: ': ${captured.x.output}; touch started; until [ -e go ]; do sleep 1; done', next: z}\n"
         "  z: {terminal: true}\n"
     )
-    run_id = json.loads(llc("run", "says", "--background", "--json", PLAIN_TOKEN=before).stdout)["run"]
+    run_id = json.loads(llc("run", "echo", "--background", "--json", PLAIN_TOKEN=before).stdout)["run"]
     wait_for(lambda: os.path.exists("started"))
     kill_with_keeper(find_unfinished(run_id).about()["pid"])
     (project / "go").touch()
@@ -159,8 +161,8 @@ def test_what_becomes_secret_meanwhile_is_no_other_program(
         assert "the run used the secret `PLAIN_TOKEN`" in done.stderr
 
 
-def test_a_run_whose_secret_is_missing_does_not_go_on(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said which variable is not set; with it the run goes on."""
+def test_a_run_whose_secret_is_missing_is_not_resumed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the variable; once it is set, the run can be resumed."""
     run_id = json.loads(llc("run", "leaks", "--background", "--json").stdout)["run"]
     wait_for(lambda: os.path.exists("started"))
     llc("stop", run_id)
@@ -172,15 +174,17 @@ def test_a_run_whose_secret_is_missing_does_not_go_on(project: Path, monkeypatch
     assert llc("resume", run_id, "-q", DEPLOY_TOKEN=SECRET).returncode == 0
 
 
-def test_a_secret_given_as_an_option_is_kept_nowhere(project: Path) -> None:
-    """`--context` makes it a part of the program, which is kept without it, and the run goes on with it."""
-    (project / ".loops" / "tells.yaml").write_text(
-        "name: tells\ninitial: a\ncontext: {key: none}\nstates:\n"
+def test_a_secret_in_an_option_is_not_stored(project: Path) -> None:
+    """`--context` makes the secret part of the program; it is stored without the secret, and a resumed run
+    has it.
+    """
+    (project / ".loops" / "print.yaml").write_text(
+        "name: print\ninitial: a\ncontext: {key: none}\nstates:\n"
         "  a: {action: 'touch started; until [ -e go ]; do sleep 0.05; done', next: b}\n"
         "  b: {action: 'printf %s ${context.key} > sent', next: z}\n"
         "  z: {terminal: true}\n"
     )
-    words = ("run", "tells", "--context", "key=sk-plain-1234", "--background", "--json")
+    words = ("run", "print", "--context", "key=sk-plain-1234", "--background", "--json")
     run_id = json.loads(llc(*words).stdout)["run"]
     wait_for(lambda: os.path.exists("started"))
     assert_no_secret_on_disk(project)
@@ -199,17 +203,16 @@ def test_a_secret_given_as_an_option_is_kept_nowhere(project: Path) -> None:
     assert_no_secret_on_disk(project)
 
 
-def test_a_secret_given_to_a_flow_is_kept_nowhere(project: Path) -> None:
-    """`--arg` is like it."""
-    (project / ".loops" / "says.sexp").write_text('(string-length (string-append "<" key ">"))\n')
-    done = llc("run", "says", "--arg", "key=sk-plain-1234", "--json")
+def test_a_secret_in_an_argument_of_a_flow_is_not_stored(project: Path) -> None:
+    (project / ".loops" / "length.sexp").write_text('(string-length (string-append "<" key ">"))\n')
+    done = llc("run", "length", "--arg", "key=sk-plain-1234", "--json")
     assert json.loads(done.stdout)["value"] == 15
     assert_no_secret_on_disk(project)
 
 
 @given(st.lists(st.sampled_from([b"\xff\x00", b"one-secret", b"x", "ü".encode()])))
-def test_a_kept_image_is_read_as_it_was(parts: list[bytes]) -> None:
-    """Whatever bytes stand around a secret."""
+def test_a_program_file_without_secrets_is_restored(parts: list[bytes]) -> None:
+    """The bytes around a secret may be anything."""
     data = b"".join(parts)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(masking, "known", Secrets({"ONE": "one-secret"}))
@@ -219,7 +222,7 @@ def test_a_kept_image_is_read_as_it_was(parts: list[bytes]) -> None:
 
 
 def test_errors_are_masked(project: Path) -> None:
-    """A fault's message and backtrace, a flow's value and its JSON show no secret."""
+    """A fault's message and backtrace, and the value of a flow as text and as JSON."""
     for code in ('(raise "no $DEPLOY_TOKEN")', "(list 1 $PLAIN)"):
         text = code.replace("$DEPLOY_TOKEN", "sk-plain-1234").replace("$PLAIN", '"sk-plain-1234"')
         for words in (("run", "-e", text), ("run", "-e", text, "--json")):
@@ -228,17 +231,17 @@ def test_errors_are_masked(project: Path) -> None:
             assert MASK in done.stdout + done.stderr
 
 
-def test_words_that_cannot_be_read_are_masked(project: Path) -> None:
-    """A secret in the wrong place on the command line is not repeated."""
+def test_usage_errors_are_masked(project: Path) -> None:
+    """A secret in the wrong place of the command line is not repeated."""
     for words in (("run", "leaks", "--sk-plain-1234"), ("status", "--sk-plain-1234"), ("sk-plain-1234",)):
-        for json_too in ((), ("--json",)):
-            done = llc(*words, *json_too)
+        for json_option in ((), ("--json",)):
+            done = llc(*words, *json_option)
             assert done.returncode == 2
             assert_clean(" ".join(words), done.stdout + done.stderr)
 
 
-def test_run_files_are_their_owners(project: Path) -> None:
-    """Every file of a run is 0600 and every folder 0700, whatever the umask."""
+def test_run_files_are_private(project: Path) -> None:
+    """Every file of a run has mode 0600 and every folder 0700, whatever the umask."""
     before = os.umask(0)
     try:
         (project / "go").touch()
@@ -258,8 +261,8 @@ def test_run_files_are_their_owners(project: Path) -> None:
 HOSTILE = ("..", "a\nb", "x" * 240, "-rf", "a b;c", "\x1b[2J", "ü", "$(id)")
 
 
-def run_all_verbs(path: str, outside: Path) -> None:
-    """Run a file, look at its run with every verb, and remove it; nothing is written beside `.loops/`."""
+def run_all_subcommands(path: str, outside: Path) -> None:
+    """Run a file, use every subcommand on its run, and remove it; nothing is written outside `.loops/`."""
     done = llc("run", path)
     assert "\x1b" not in done.stdout + done.stderr
     assert set(os.listdir(outside)) == {"project", "cache"}
@@ -279,10 +282,10 @@ def run_all_verbs(path: str, outside: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["loop", "flow"])
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_name_stays_inside(
+def test_a_hostile_name_does_not_escape_the_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
 ) -> None:
-    """Whatever a loop or a flow's file is called, its runs stay in `.loops/`; every verb can handle them."""
+    """Runs of a loop or flow with any name stay in `.loops/`, and all subcommands accept them."""
     inner = tmp_path / "project"
     (inner / ".loops").mkdir(parents=True)
     (tmp_path / "cache").mkdir()
@@ -290,18 +293,18 @@ def test_a_hostile_name_stays_inside(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     if kind == "flow":
         (inner / f"{name}.sexp").write_text("(+ 1 2)")
-        run_all_verbs(f"./{name}.sexp", tmp_path)
+        run_all_subcommands(f"./{name}.sexp", tmp_path)
     else:
         states = {"s": {"action": "true", "next": "z"}, "z": {"terminal": True}}
         (inner / "loop.yaml").write_text(json.dumps({"name": name, "initial": "s", "states": states}))
-        run_all_verbs("loop.yaml", tmp_path)
+        run_all_subcommands("loop.yaml", tmp_path)
 
 
 @pytest.mark.parametrize("target", ["../../etc", "a\nb", "x" * 5000, "\x1b[2J", "", "."])
 def test_a_hostile_target_is_an_unknown_run(project: Path, target: str) -> None:
-    """Verbs that take a run refuse what names none, in a readable line."""
-    for verb in ("status", "logs", "attach", "stop"):
-        done = run_llc(verb, "--", target)
+    """Subcommands that take a run report an unknown run on a readable line."""
+    for subcommand in ("status", "logs", "attach", "stop"):
+        done = run_llc(subcommand, "--", target)
         assert done.returncode == 2
         assert "error[" in done.stderr
         assert "\x1b" not in done.stderr
@@ -314,8 +317,8 @@ values = st.text(st.sampled_from("abcxyz'\"\\$"), min_size=4, max_size=8)
 
 
 @given(st.lists(st.one_of(texts, st.sampled_from([1, 2])), max_size=6), values, values)
-def test_what_is_split_is_joined_again(parts: list[Any], one: str, two: str) -> None:
-    """A text with secrets goes through its parts unchanged, and no part has a secret."""
+def test_split_and_join_are_inverse(parts: list[Any], one: str, two: str) -> None:
+    """No part of a split text contains a secret."""
     secrets = Secrets({"ONE": one, "TWO": two})
     text = "".join({1: one, 2: two}.get(part, part) for part in parts)
     split = secrets.split(text)
@@ -324,20 +327,19 @@ def test_what_is_split_is_joined_again(parts: list[Any], one: str, two: str) -> 
 
 
 @given(texts, st.lists(st.integers(1, 5), max_size=20), values, st.booleans())
-def test_a_stream_shows_no_secret_however_it_is_cut(
+def test_a_stream_masks_secrets_in_parts_of_any_length(
     text: str, cuts: list[int], value: str, is_text: bool
 ) -> None:
-    """Parts of any length: the whole is masked as in one piece, where secrets do not touch each other."""
     assume(value not in text)
     masking.known = Secrets({"X": value})
     try:
-        whole: Any = text + value + text
-        whole = whole if is_text else whole.encode()
-        stream, shown = Stream(is_text), whole[:0]
+        data: Any = text + value + text
+        data = data if is_text else data.encode()
+        stream, shown = Stream(is_text), data[:0]
         for cut in cuts:
-            part, whole = whole[:cut], whole[cut:]
+            part, data = data[:cut], data[cut:]
             shown += stream.feed(part)
-        shown += stream.feed(whole) + stream.finish()
+        shown += stream.feed(data) + stream.finish()
         shown = shown if is_text else shown.decode()
         assert value not in shown
         assert MASK in shown
@@ -353,8 +355,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_a_journal_keeps_values_and_no_secret(value: Any) -> None:
-    """What was packed with secrets is unpacked as it was, and its line has none."""
+def test_a_journal_restores_values_and_contains_no_secret(value: Any) -> None:
     masking.known = Secrets({"X_TOKEN": "hunter22"})
     try:
         packed = journal.pack({"value": value}, lambda text: {})
@@ -369,44 +370,44 @@ def test_a_journal_keeps_values_and_no_secret(value: Any) -> None:
         masking.known = Secrets({})
 
 
-def test_a_long_text_with_a_secret_is_kept_in_parts() -> None:
-    """What stands around a secret goes to its own file; the secret does not."""
+def test_a_long_text_with_a_secret_is_stored_in_parts() -> None:
+    """The text around a secret is stored in files; the secret is not."""
     masking.known = Secrets({"X_TOKEN": "hunter22"})
-    kept: dict[str, str] = {}
+    blobs: dict[str, str] = {}
 
     def store(text: str) -> dict[str, Any]:
-        kept[str(len(kept))] = text
-        return {"$blob": str(len(kept) - 1), "size": len(text)}
+        blobs[str(len(blobs))] = text
+        return {"$blob": str(len(blobs) - 1), "size": len(text)}
 
     try:
         text = "a" * 40_000 + "hunter22" + "b" * 40_000
         packed = journal.pack(text, store)
-        assert all("hunter22" not in part for part in kept.values())
-        assert len(kept) == 2
-        assert journal.unpack(packed, lambda name, size: kept[name]) == text
+        assert all("hunter22" not in part for part in blobs.values())
+        assert len(blobs) == 2
+        assert journal.unpack(packed, lambda name, size: blobs[name]) == text
     finally:
         masking.known = Secrets({})
 
 
-def test_what_is_secret_goes_by_name_and_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Well-known names with long values, and the names that the project adds."""
+def test_secrets_are_chosen_by_name_and_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables with well-known names and long values, and the names in the configuration."""
     for name, value in (
         ("MY_API_KEY", "12345678"), ("MY_SECRET", "short"), ("MY_COLOUR", "green"), ("TOKENS", "987654321"),
         ("PGPASSWORD", "postgres-pw"), ("LLC_DB", "postgresql://llc:of-the-database@host/llc"),
     ):  # fmt: skip
         monkeypatch.setenv(name, value)
-    found = masking.from_environment(["MY_COLOUR"])
-    assert found.mask("12345678 short green 987654321 postgres-pw") == "*** short *** 987654321 ***"
-    assert found.mask("postgresql://llc:of-the-database@host/llc") == "postgresql://llc:***@host/llc"
+    secrets = masking.from_environment(["MY_COLOUR"])
+    assert secrets.mask("12345678 short green 987654321 postgres-pw") == "*** short *** 987654321 ***"
+    assert secrets.mask("postgresql://llc:of-the-database@host/llc") == "postgresql://llc:***@host/llc"
     with pytest.raises(UserError, match="`GONE`"):
-        found.join(["a", "GONE", "b"])
+        secrets.join(["a", "GONE", "b"])
     lenient = masking.from_environment([], is_lenient=True)
     text = lenient.join(["a ", "GONE", " b"])
     assert lenient.split(text) == ["a ", "GONE", " b"]
 
 
-def test_an_authors_own_text_is_what_it_is(project: Path) -> None:
-    """Formatting and compiling give back what the author wrote, whatever is secret by chance."""
+def test_source_text_is_not_masked(project: Path) -> None:
+    """`fmt` and `compile` print the author's text, even if it contains a secret."""
     text = '(list "sk-plain-1234")\n'
     shown = subprocess.run(
         [sys.executable, "-m", "llc", "fmt", "-"], input=text, capture_output=True, text=True, check=True
@@ -416,8 +417,8 @@ def test_an_authors_own_text_is_what_it_is(project: Path) -> None:
     assert "sk-plain-1234" in llc("compile", "x.sexp").stdout
 
 
-def test_an_error_of_ours_is_masked(project: Path) -> None:
-    """The file with a traceback, and the line that names it, show no secret."""
+def test_an_internal_error_is_masked(project: Path) -> None:
+    """Neither the file with the traceback nor the line that names it contains a secret."""
 
     code = (
         "import sys; from llc.runtime.cli import entry; from llc.runtime.launch import command, report, run\n"

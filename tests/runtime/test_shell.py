@@ -1,4 +1,4 @@
-"""Shell actions (`loops.md`, section 10), with real processes and signals."""
+"""Shell actions (`loops.md`, section 10), tested with real processes and signals."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from llc.vm.primitives.verdicts import judge_crash
 Perform = Callable[..., dict[str, Any]]
 
 
-def wait_until(claim: Callable[[], bool]) -> bool:
-    """Whether a claim comes true within a minute."""
+def wait_until(condition: Callable[[], bool]) -> bool:
+    """Wait up to a minute for a condition; returns whether it became true."""
     end = time.monotonic() + 60
-    while not claim():
+    while not condition():
         if time.monotonic() > end:
             return False
         time.sleep(0.01)
@@ -52,8 +52,8 @@ def pids_in(path: Path) -> list[int]:
 
 
 @pytest.fixture
-def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
-    """Writes an executable `sh` script on PATH."""
+def write_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
+    """Factory of executable `sh` scripts in a folder on PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
@@ -68,16 +68,16 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Less time between TERM and KILL."""
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the time between SIGTERM and SIGKILL."""
     monkeypatch.setattr(process._SHELL_OPTIONS, "grace", 0.3)
 
 
-# --- which shell --------------------------------------------------------------------------------
+# --- choice of the shell --------------------------------------------------------------------------
 
 
 def test_a_shell_action_runs_under_bash(perform: Perform) -> None:
-    """Where there is a bash it is the shell, also for what only bash knows."""
+    """Where bash is installed it is the shell, so bash syntax works."""
     result = perform("shell", command='[[ ab == a* ]] && echo "${BASH_VERSION:+bash} $0"')
     assert result["output"] == "bash bash\n"
 
@@ -85,7 +85,6 @@ def test_a_shell_action_runs_under_bash(perform: Perform) -> None:
 def test_without_bash_a_shell_action_runs_under_sh(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, perform: Perform
 ) -> None:
-    """`sh` is enough."""
     sh = shutil.which("sh")
     assert sh is not None
     (tmp_path / "sh").symlink_to(sh)
@@ -100,7 +99,7 @@ def test_without_bash_a_shell_action_runs_under_sh(
 
 
 def test_a_shell_action_has_its_own_process_group_and_session(perform: Perform) -> None:
-    """Signals to our group do not reach it, nor does it get at the terminal."""
+    """Signals to llc's process group do not reach the action, and the action has no terminal."""
     output = perform(
         "shell", command="read -r _ _ _ _ group session _ < /proc/$$/stat; echo $$ $group $session"
     )
@@ -109,27 +108,27 @@ def test_a_shell_action_has_its_own_process_group_and_session(perform: Perform) 
     assert int(group) != os.getpgrp()
 
 
-def test_a_shell_action_has_its_standard_input_closed(perform: Perform) -> None:
-    """Reading gives the end at once instead of waiting for somebody to type."""
+def test_standard_input_of_a_shell_action_is_empty(perform: Perform) -> None:
+    """Reading returns end of file at once instead of waiting for input."""
     assert perform("shell", command="cat; read -r line; echo $?", timeout_s=20)["output"] == "1\n"
 
 
-def test_an_action_inherits_no_descriptor_of_ours(perform: Perform, tmp_path: Path) -> None:
-    """A background child must not keep locks or journals open."""
+def test_an_action_inherits_no_file_descriptor(perform: Perform, tmp_path: Path) -> None:
+    """A background child does not keep locks or journals of llc open."""
     with open(tmp_path / "lock", "w"):
         result = perform("shell", command="ls -l /proc/self/fd; :")
     assert "lock" not in result["output"]
 
 
-def test_an_action_finds_its_keys_in_its_environment(perform: Perform) -> None:
-    """The effect's id is the action's idempotency key; run, loop, state and iteration go along."""
+def test_an_action_has_its_ids_in_its_environment(perform: Perform) -> None:
+    """The environment has the effect id (idempotency key), run, loop, state and iteration."""
     names = "LLC_EFFECT_ID LLC_RUN_ID LLC_LOOP LLC_STATE LLC_ITERATION"
     result = perform("shell", command=f"for n in {names}; do echo ${{!n}}; done")
     assert result["output"].split() == [f"lint-{os.getpid()}/7", "lint-1", "lint", "check", "2"]
 
 
-def test_an_outer_runs_keys_do_not_show_through(perform: Perform, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a program has no state, an action sees none, even if llc itself runs in an action."""
+def test_variables_of_an_outer_run_are_removed(perform: Perform, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An action without a state has no LLC_STATE, even if llc itself runs in an action that has one."""
     monkeypatch.setenv("LLC_STATE", "outer")
     assert perform("shell", {"state": None}, command="echo ${LLC_STATE-unset}")["output"] == "unset\n"
 
@@ -137,8 +136,7 @@ def test_an_outer_runs_keys_do_not_show_through(perform: Perform, monkeypatch: p
 # --- results ------------------------------------------------------------------------------------
 
 
-def test_output_and_errors_are_captured_apart(perform: Perform) -> None:
-    """Two streams, two fields."""
+def test_stdout_and_stderr_are_captured_separately(perform: Perform) -> None:
     result = perform("shell", command="echo out; echo err >&2; exit 3")
     assert (result["output"], result["stderr"], result["exit_code"]) == ("out\n", "err\n", 3)
 
@@ -146,21 +144,20 @@ def test_output_and_errors_are_captured_apart(perform: Perform) -> None:
 @pytest.mark.parametrize(
     "command", ["kill -KILL $$", "exec sleep 60 & kill -KILL $!; wait $!; kill -KILL $$"]
 )
-def test_an_exit_by_signal_is_what_a_shell_says(perform: Perform, command: str) -> None:
-    """128 and the number as exit code, and the signal's name."""
+def test_death_by_signal_has_the_exit_code_of_a_shell(perform: Perform, command: str) -> None:
+    """The exit code is 128 plus the number of the signal; `signal` is its name."""
     result = perform("shell", command=command)
     assert (result["exit_code"], result["signal"]) == (137, "SIGKILL")
 
 
 def test_a_missing_command_is_named_and_exits_with_127(perform: Perform) -> None:
-    """The shell's own message, with the name."""
+    """The error output is the shell's own message, with the name of the command."""
     result = perform("shell", command="no-such-program --flag")
     assert result["exit_code"] == 127
     assert "no-such-program" in result["stderr"]
 
 
-def test_a_command_that_may_not_be_run_exits_with_126(perform: Perform, tmp_path: Path) -> None:
-    """A file without execute permission."""
+def test_a_file_without_execute_permission_exits_with_126(perform: Perform, tmp_path: Path) -> None:
     path = tmp_path / "tool"
     path.write_text("#!/bin/sh\n")
     result = perform("shell", command=f"{path} now")
@@ -169,13 +166,13 @@ def test_a_command_that_may_not_be_run_exits_with_126(perform: Perform, tmp_path
 
 
 def test_output_that_is_not_utf_8_gets_replacement_characters(perform: Perform) -> None:
-    """Binary output is no error."""
+    """Binary output is not an error."""
     result = perform("shell", command=r"printf 'a\377b\303'; printf '\0\200' >&2")
     assert (result["output"], result["stderr"]) == ("a�b�", "\0�")
 
 
 def test_durations_are_measured(perform: Perform) -> None:
-    """`duration_ms` is the action's, `elapsed_ms` the run's."""
+    """`duration_ms` is the duration of the action, `elapsed_ms` that of the run."""
     result = perform("shell", {"elapsed_ms": lambda: 1234}, command="sleep 0.05")
     assert result["duration_ms"] >= 50
     assert result["elapsed_ms"] == 1234
@@ -192,7 +189,7 @@ def test_durations_are_measured(perform: Perform) -> None:
 def test_a_command_the_system_refuses_is_an_error_with_its_reason(
     perform: Perform, command: str, reason: str
 ) -> None:
-    """A result with `error`, not an exception."""
+    """The result has an `error`; no exception is raised."""
     result = perform("shell", command=command)
     assert result["exit_code"] == 126
     assert result["error"]["kind"] == "failed-to-start"
@@ -204,7 +201,7 @@ def test_a_command_the_system_refuses_is_an_error_with_its_reason(
 
 
 def test_output_is_shown_while_the_action_runs(perform: Perform, tmp_path: Path) -> None:
-    """The action ends only after its first line was seen."""
+    """The action ends only after its first line was displayed."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     seen: list[str] = []
@@ -219,7 +216,7 @@ def test_output_is_shown_while_the_action_runs(perform: Perform, tmp_path: Path)
 
 
 def test_a_partial_line_is_shown(perform: Perform, tmp_path: Path) -> None:
-    """Text without a newline is not held back."""
+    """Text without a newline is displayed at once."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
 
@@ -231,8 +228,8 @@ def test_a_partial_line_is_shown(perform: Perform, tmp_path: Path) -> None:
     assert result["output"] == "Continue?yes"
 
 
-def test_a_character_that_comes_in_two_parts_is_shown_as_one(perform: Perform) -> None:
-    """Live decoding waits for the rest of a character."""
+def test_a_character_received_in_two_parts_is_shown_whole(perform: Perform) -> None:
+    """Incremental decoding waits for the remaining bytes of a character."""
     seen: list[str] = []
     command = r"printf '\303'; sleep 0.05; printf '\251'; printf '\342'"
     result = perform("shell", {"on_output": lambda _, text: seen.append(text)}, command=command)
@@ -240,15 +237,15 @@ def test_a_character_that_comes_in_two_parts_is_shown_as_one(perform: Perform) -
     assert result["output"] == "é�"
 
 
-def test_a_waiting_display_is_called_about_every_tenth_of_a_second(perform: Perform) -> None:
-    """A spinner turns although nothing is printed."""
+def test_on_tick_is_called_about_every_tenth_of_a_second(perform: Perform) -> None:
+    """A spinner moves although nothing is printed."""
     ticks: list[int] = []
     perform("shell", {"on_tick": lambda: ticks.append(1)}, command="sleep 0.55; :")
     assert len(ticks) >= 2
 
 
 def test_an_error_in_a_callback_ends_the_action(perform: Perform, tmp_path: Path) -> None:
-    """A full disk under the journal, a closed terminal: nothing is left running."""
+    """An exception in a callback (journal on a full disk, closed terminal) leaves no process running."""
     pids = tmp_path / "pids"
 
     def show(stream: str, text: str) -> None:
@@ -262,42 +259,40 @@ def test_an_error_in_a_callback_ends_the_action(perform: Perform, tmp_path: Path
 # --- large output -------------------------------------------------------------------------------
 
 
-def test_output_up_to_the_limit_is_kept_whole(perform: Perform) -> None:
-    """1 MiB to the byte."""
+def test_output_up_to_the_limit_is_not_truncated(perform: Perform) -> None:
+    """The limit of 1 MiB is exact to the byte."""
     result = perform("shell", command=f"head -c {CAPTURE_LIMIT} /dev/zero | tr '\\0' x")
     assert result["output"] == "x" * CAPTURE_LIMIT
     assert "truncated" not in result
 
 
-def test_a_large_output_is_kept_in_full_on_disk(perform: Perform, tmp_path: Path) -> None:
-    """Every byte, in the run's folder."""
+def test_a_large_output_is_complete_on_disk(perform: Perform, tmp_path: Path) -> None:
+    """The run's output folder has a file with every byte."""
     folder = tmp_path / "outputs"
     result = perform("shell", {"output_dir": str(folder)}, command="seq 400000; seq 5 >&2")
-    whole = "".join(f"{n}\n" for n in range(1, 400001))
-    assert (folder / "7-output.txt").read_text() == whole
-    assert result["truncated"] == {"output": len(whole)}
+    complete = "".join(f"{n}\n" for n in range(1, 400001))
+    assert (folder / "7-output.txt").read_text() == complete
+    assert result["truncated"] == {"output": len(complete)}
     assert [path.name for path in folder.iterdir()] == ["7-output.txt"]
     assert result["stderr"] == "1\n2\n3\n4\n5\n"
 
 
-def test_of_a_large_output_the_first_and_last_part_are_in_the_result(
-    perform: Perform, tmp_path: Path
-) -> None:
-    """With a line between that says how much is left out and where all of it is."""
+def test_the_result_has_the_start_and_end_of_a_large_output(perform: Perform, tmp_path: Path) -> None:
+    """A line between them states how many bytes are omitted and which file has the complete output."""
     result = perform("shell", {"output_dir": str(tmp_path)}, command="seq 400000")
-    whole = "".join(f"{n}\n" for n in range(1, 400001))
+    complete = "".join(f"{n}\n" for n in range(1, 400001))
     head, _, rest = result["output"].partition("\n[llc: ")
-    marker, _, tail = rest.partition("]\n")
-    assert head == whole[:KEPT_END]
-    assert tail == whole[-KEPT_END:]
-    left_out = len(whole) - CAPTURE_LIMIT
-    assert marker == (
-        f"{left_out} of {len(whole)} bytes are left out here; all of it is in {tmp_path / '7-output.txt'}"
+    notice, _, tail = rest.partition("]\n")
+    assert head == complete[:KEPT_END]
+    assert tail == complete[-KEPT_END:]
+    left_out = len(complete) - CAPTURE_LIMIT
+    assert notice == (
+        f"{left_out} of {len(complete)} bytes are left out here; all of it is in {tmp_path / '7-output.txt'}"
     )
 
 
-def test_a_cut_does_not_go_through_a_character(perform: Perform) -> None:
-    """Neither part begins or ends with half a character."""
+def test_truncation_does_not_split_a_character(perform: Perform) -> None:
+    """Neither part begins or ends with an incomplete character."""
     code = "import sys; sys.stdout.write('x' + 'é€😀' * 200000)"
     output = perform("shell", command=f'{sys.executable} -c "{code}"')["output"]
     assert "�" not in output
@@ -305,16 +300,16 @@ def test_a_cut_does_not_go_through_a_character(perform: Perform) -> None:
     assert output.endswith("é€😀")
 
 
-def test_a_disk_that_takes_no_copy_does_not_fail_the_action(perform: Perform, tmp_path: Path) -> None:
-    """The marker says that there is no copy, and why."""
+def test_an_action_succeeds_if_its_output_cannot_be_stored(perform: Perform, tmp_path: Path) -> None:
+    """The truncation marker states that there is no full copy, and why."""
     (tmp_path / "file").write_text("")
     result = perform("shell", {"output_dir": str(tmp_path / "file" / "x")}, command="seq 400000")
     assert result["exit_code"] == 0
     assert "no full copy: Not a directory]" in result["output"]
 
 
-def test_a_hundred_megabytes_of_output_do_not_grow_the_process(tmp_path: Path) -> None:
-    """Memory stays flat and all of it is on disk."""
+def test_memory_is_bounded_for_a_hundred_megabytes_of_output(tmp_path: Path) -> None:
+    """The process does not grow, and the complete output is on disk."""
     code = f"""
 import resource
 from llc.runtime.effects.world import World
@@ -335,63 +330,67 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, result["trunc
     assert grown_kib < 12 * 1024
 
 
-# --- time-outs ----------------------------------------------------------------------------------
+# --- timeouts -----------------------------------------------------------------------------------
 
 
 def test_a_timeout_ends_the_action_with_term(perform: Perform) -> None:
-    """The result says that the action's own limit ended it."""
+    """`timed_out` names the action's own limit."""
     result = perform("shell", command="sleep 60", timeout_s=0.1)
     assert (result["timed_out"], result["exit_code"], result["signal"]) == ("action", 143, "SIGTERM")
 
 
 def test_the_loops_deadline_ends_an_action(perform: Perform) -> None:
-    """What is left of the run's time bounds it, if that is less than its own limit."""
+    """The deadline of the run ends an action if it is earlier than the action's own timeout."""
     at = {"elapsed_ms": lambda: 900}
     assert perform("shell", at, command="sleep 60", timeout_s=50, deadline_ms=1000)["timed_out"] == "loop"
     assert perform("shell", at, command="sleep 60", timeout_s=0.05, deadline_ms=1000)["timed_out"] == "action"
 
 
 def test_no_action_starts_after_the_loops_deadline(perform: Perform, tmp_path: Path) -> None:
-    """It is timed out without having run."""
-    mark = tmp_path / "mark"
-    result = perform("shell", {"elapsed_ms": lambda: 1000}, command=f"touch {mark}", deadline_ms=1000)
-    assert (result["timed_out"], result["exit_code"], mark.exists()) == ("loop", 124, False)
+    """The result is a timeout; the command does not run."""
+    marker_file = tmp_path / "marker_file"
+    result = perform("shell", {"elapsed_ms": lambda: 1000}, command=f"touch {marker_file}", deadline_ms=1000)
+    assert (result["timed_out"], result["exit_code"], marker_file.exists()) == ("loop", 124, False)
 
 
-def test_a_timeout_ends_the_whole_group(perform: Perform, tmp_path: Path, quick: None) -> None:
-    """Children and grandchildren, also those that ignore TERM (they get KILL)."""
+def test_a_timeout_ends_the_whole_group(perform: Perform, tmp_path: Path, short_grace: None) -> None:
+    """All descendants end; SIGKILL ends those that ignore SIGTERM."""
     pids = tmp_path / "pids"
-    deaf = f"(trap '' TERM; echo $BASHPID >> {pids}; while :; do sleep 60; done)"
-    result = perform("shell", command=f"echo $$ > {pids}; {deaf} & {deaf} & {deaf}", timeout_s=0.4)
+    ignoring_term = f"(trap '' TERM; echo $BASHPID >> {pids}; while :; do sleep 60; done)"
+    result = perform(
+        "shell",
+        command=f"echo $$ > {pids}; {ignoring_term} & {ignoring_term} & {ignoring_term}",
+        timeout_s=0.4,
+    )
     assert result["timed_out"] == "action"
     running = pids_in(pids)
     assert len(running) == 4
     assert wait_until(lambda: not any(is_running(pid) for pid in running))
 
 
-def test_an_action_that_ignores_term_gets_kill(perform: Perform, quick: None) -> None:
-    """After two seconds (fewer in this test)."""
+def test_an_action_that_ignores_term_gets_kill(perform: Perform, short_grace: None) -> None:
+    """SIGKILL follows after the grace period of two seconds (shorter in this test)."""
     result = perform("shell", command="trap '' TERM; while :; do sleep 60; done", timeout_s=0.1)
     assert (result["exit_code"], result["signal"], result["timed_out"]) == (137, "SIGKILL", "action")
 
 
 def test_an_action_has_time_to_clean_up_after_term(perform: Perform) -> None:
-    """What it writes then is captured, and its own exit code counts."""
-    command = "trap 'sleep 0.1; echo cleaned; exit 9' TERM; echo begun; while :; do sleep 0.02; done"
+    """Output written after SIGTERM is captured, and the exit code is the action's own."""
+    command = "trap 'sleep 0.1; echo cleaned; exit 9' TERM; echo started; while :; do sleep 0.02; done"
     result = perform("shell", command=command, timeout_s=0.3)
-    assert (result["output"], result["exit_code"], result["timed_out"]) == ("begun\ncleaned\n", 9, "action")
+    assert (result["output"], result["exit_code"], result["timed_out"]) == ("started\ncleaned\n", 9, "action")
 
 
-def test_a_child_has_time_to_clean_up_although_the_shell_is_gone(perform: Perform, tmp_path: Path) -> None:
-    """bash dies of TERM at once; what it ran does not get KILL before the grace is over."""
-    mark = tmp_path / "mark"
-    child = f"trap 'sleep 0.2; touch {mark}; exit' TERM; while :; do sleep 0.02; done"
+def test_a_child_has_time_to_clean_up_after_the_shell_ended(perform: Perform, tmp_path: Path) -> None:
+    """bash dies of SIGTERM at once; its child gets SIGKILL only after the grace period."""
+    marker_file = tmp_path / "marker_file"
+    child = f"trap 'sleep 0.2; touch {marker_file}; exit' TERM; while :; do sleep 0.02; done"
     perform("shell", command=f'bash -c "{child}" > /dev/null 2>&1; :', timeout_s=0.3)
-    assert mark.exists()
+    assert marker_file.exists()
 
 
-def test_a_timeout_holds_when_a_child_holds_the_pipe(perform: Perform, tmp_path: Path) -> None:
-    """A child in a session of its own, beyond our reach, does not keep us waiting."""
+def test_a_timeout_ends_the_wait_for_a_child_with_an_open_pipe(perform: Perform, tmp_path: Path) -> None:
+    """A child in its own session survives the timeout; the effect does not wait for it."""
     pids = tmp_path / "pids"
     child = f"setsid bash -c 'echo $$ > {pids}; exec sleep 600'"
     result = perform("shell", command=f"{child} & echo x; sleep 600", timeout_s=0.3)
@@ -400,14 +399,13 @@ def test_a_timeout_holds_when_a_child_holds_the_pipe(perform: Perform, tmp_path:
     os.kill(pids_in(pids)[0], signal.SIGKILL)
 
 
-def test_a_timeout_holds_in_the_middle_of_a_line(perform: Perform) -> None:
-    """Waiting for a newline would wait for ever."""
+def test_a_timeout_ends_an_action_that_printed_a_partial_line(perform: Perform) -> None:
     result = perform("shell", command="printf partial; sleep 60", timeout_s=0.2)
     assert (result["timed_out"], result["output"]) == ("action", "partial")
 
 
-def test_a_timeout_holds_while_output_pours(perform: Perform) -> None:
-    """Reading does not starve the clock."""
+def test_a_timeout_ends_an_action_that_prints_continuously(perform: Perform) -> None:
+    """Reading output does not delay the timeout."""
     result = perform("shell", command="yes", timeout_s=0.2)
     assert result["timed_out"] == "action"
     assert result["truncated"]["output"] > CAPTURE_LIMIT
@@ -416,8 +414,8 @@ def test_a_timeout_holds_while_output_pours(perform: Perform) -> None:
 # --- background children ------------------------------------------------------------------------
 
 
-def test_a_background_child_does_not_hold_the_step(perform: Perform, tmp_path: Path) -> None:
-    """The step ends with its own process although the child has its output open."""
+def test_a_background_child_does_not_delay_the_result(perform: Perform, tmp_path: Path) -> None:
+    """The effect ends with the shell process although a child has the output pipe open."""
     pids = tmp_path / "pids"
     result = perform("shell", command=f"sleep 60 & echo $! > {pids}; echo done")
     assert (result["output"], result["exit_code"]) == ("done\n", 0)
@@ -425,32 +423,32 @@ def test_a_background_child_does_not_hold_the_step(perform: Perform, tmp_path: P
     os.kill(pids_in(pids)[0], signal.SIGKILL)
 
 
-def test_what_was_written_before_the_end_is_not_lost(perform: Perform, tmp_path: Path) -> None:
-    """A full pipe is drained although a child holds it."""
+def test_output_written_before_the_exit_is_complete(perform: Perform, tmp_path: Path) -> None:
+    """A full pipe is drained although a child has it open."""
     pids = tmp_path / "pids"
     result = perform("shell", command=f"sleep 60 & echo $! > {pids}; head -c 65536 /dev/zero | tr '\\0' x")
     assert result["output"] == "x" * 65536
     os.kill(pids_in(pids)[0], signal.SIGKILL)
 
 
-def test_the_end_of_a_process_substitution_is_not_lost(perform: Perform) -> None:
-    """`cmd > >(filter)` ends before its filter has written."""
+def test_output_of_a_process_substitution_is_complete(perform: Perform) -> None:
+    """The shell ends before the filter of `cmd > >(filter)` has written its output."""
     result = perform("shell", command="echo text > >(sleep 0.02; tr a-z A-Z)")
     assert result["output"] == "TEXT\n"
 
 
-def test_a_background_child_may_go_on_writing(perform: Perform, tmp_path: Path) -> None:
-    """A server left behind does not die of SIGPIPE, nor block, while the run goes on."""
-    mark = tmp_path / "mark"
-    perform("shell", command=f"(sleep 0.3; seq 50000; echo $? > {mark}) & :")
-    assert wait_until(lambda: bool(perform("shell", command="sleep 0.05; :")) and mark.exists())
-    assert mark.read_text() == "0\n"
+def test_a_background_child_can_continue_to_write(perform: Perform, tmp_path: Path) -> None:
+    """A server started in the background neither dies of SIGPIPE nor blocks during the run."""
+    marker_file = tmp_path / "marker_file"
+    perform("shell", command=f"(sleep 0.3; seq 50000; echo $? > {marker_file}) & :")
+    assert wait_until(lambda: bool(perform("shell", command="sleep 0.05; :")) and marker_file.exists())
+    assert marker_file.read_text() == "0\n"
 
 
-def test_only_so_many_pipes_are_kept_open(
+def test_the_number_of_open_pipes_is_limited(
     perform: Perform, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A loop that leaves a child behind in each iteration does not run out of descriptors."""
+    """A loop that leaves a child in each iteration does not run out of file descriptors."""
     monkeypatch.setattr(process_group, "MAX_LEFT_BEHIND", 2)
     for _ in range(3):
         perform("shell", command="sleep 1 & :")
@@ -460,10 +458,8 @@ def test_only_so_many_pipes_are_kept_open(
 # --- interrupts ---------------------------------------------------------------------------------
 
 
-def test_an_interrupt_ends_the_action_and_the_wait(
-    perform: Perform, interrupt: Interrupt, tmp_path: Path
-) -> None:
-    """The group gets TERM, and `Interrupted` is raised."""
+def test_an_interrupt_ends_the_action(perform: Perform, interrupt: Interrupt, tmp_path: Path) -> None:
+    """The process group gets SIGTERM, and `Interrupted` is raised."""
     pids = tmp_path / "pids"
     threading.Timer(0.2, interrupt.set).start()
     with pytest.raises(Interrupted):
@@ -474,7 +470,7 @@ def test_an_interrupt_ends_the_action_and_the_wait(
 def test_a_second_interrupt_kills_at_once(
     perform: Perform, interrupt: Interrupt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who insists does not wait for a process that ignores TERM."""
+    """The second interrupt does not wait for a process that ignores SIGTERM."""
     monkeypatch.setattr(process._SHELL_OPTIONS, "grace", 600)
     for seconds in (0.2, 0.3):
         threading.Timer(seconds, interrupt.set).start()
@@ -483,7 +479,7 @@ def test_a_second_interrupt_kills_at_once(
 
 
 def test_a_signal_handler_may_set_the_interrupt(perform: Perform, interrupt: Interrupt) -> None:
-    """A real signal to this process ends a wait in the system call."""
+    """A signal to the llc process ends the wait in the system call."""
     before = signal.signal(signal.SIGUSR1, lambda *_: interrupt.set())
     try:
         threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
@@ -494,49 +490,48 @@ def test_a_signal_handler_may_set_the_interrupt(perform: Perform, interrupt: Int
 
 
 def test_nothing_starts_after_an_interrupt(perform: Perform, interrupt: Interrupt, tmp_path: Path) -> None:
-    """The effect is refused before it is performed."""
+    """The effect is refused before it starts a process."""
     interrupt.set()
     with pytest.raises(Interrupted):
-        perform("shell", command=f"touch {tmp_path / 'mark'}")
+        perform("shell", command=f"touch {tmp_path / 'marker_file'}")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_a_pidfd_everything_works_too(perform: Perform, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other systems, older kernels: the exit is asked for every now and then."""
+def test_without_a_pidfd_the_exit_is_polled(perform: Perform, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Actions work on systems and kernels without pidfd."""
     monkeypatch.setattr(processes, "exit_handle", lambda pid: -1)
     assert perform("shell", command="sleep 1 & echo a; exit 3")["exit_code"] == 3
     assert perform("shell", command="sleep 60", timeout_s=0.05)["timed_out"] == "action"
 
 
-def children() -> list[str]:
-    """The pids of the children of this thread, dead ones too."""
+def child_pids() -> list[str]:
+    """The pids of the children of this thread, zombies included."""
     return Path("/proc/thread-self/children").read_text().split()
 
 
-def test_no_descriptor_and_no_process_is_left_over(perform: Perform) -> None:
-    """After many steps, failed ones among them."""
+def test_no_descriptor_and_no_process_is_leaked(perform: Perform) -> None:
     perform("shell", command="true")
     before = len(os.listdir("/proc/self/fd"))
-    children_before = children()
+    children_before = child_pids()
     for command in ("true", "exit 1", "kill -9 $$", "echo a\0", "seq 300000"):
         perform("shell", command=command)
     assert len(os.listdir("/proc/self/fd")) == before
-    assert children() == children_before
+    assert child_pids() == children_before
 
 
-# --- commands that need no shell ----------------------------------------------------------------
+# --- commands without a shell -------------------------------------------------------------------
 
 
-def test_plain_words_are_run_without_a_shell(perform: Perform) -> None:
-    """The parent of the program is this process."""
+def test_plain_words_run_without_a_shell(perform: Perform) -> None:
+    """The parent of the program is the llc process."""
     code = perform("shell", command="sleep 0")["exit_code"]
     assert code == 0
     output = perform("shell", command="cat /proc/self/stat")["output"]
     assert int(output.rpartition(")")[2].split()[1]) == os.getpid()
 
 
-def test_what_a_shell_would_not_look_up_is_not_plain() -> None:
-    """Every keyword and builtin of bash, but `true` and `false`, whose programs do the same."""
+def test_keywords_and_builtins_are_not_plain_words() -> None:
+    """The exceptions are `true` and `false`, whose programs do the same as the builtins."""
     listed = subprocess.run(
         ["bash", "-c", "compgen -k; compgen -b"], capture_output=True, text=True, check=True
     )
@@ -549,8 +544,8 @@ WORDS = st.text("ab/.-_=:,@%+~*?[]{}!#$&|;<>()'\"\\` \t\n0^é", min_size=1, max_
 
 @settings(deadline=None, max_examples=300)
 @given(st.lists(WORDS, min_size=1, max_size=4))
-def test_plain_words_are_what_bash_reads(words: list[str]) -> None:
-    """If a command counts as plain, bash makes the same words of it."""
+def test_plain_words_are_split_as_bash_does(words: list[str]) -> None:
+    """If a command counts as plain, bash splits it into the same words."""
     command = "printf-words " + " ".join(words)
     argv = plain_words(command)
     if argv:
@@ -560,25 +555,27 @@ def test_plain_words_are_what_bash_reads(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("first", ["a=b", "a+=b", "~", "%1", "!", "{", "[", ".", "$x", "'x'"])
-def test_a_first_word_that_means_something_is_not_plain(first: str) -> None:
-    """Assignments, job numbers, expansions, quotes."""
+def test_a_first_word_with_special_meaning_is_not_plain(first: str) -> None:
+    """Assignments, job numbers, expansions and quotes need a shell."""
     assert plain_words(f"{first} true") == []
 
 
-def test_a_program_without_a_hash_bang_line_runs(perform: Perform, program: Callable[..., Path]) -> None:
-    """The system refuses it, the shell does not."""
-    path = program("bare", "")
+def test_a_script_without_a_shebang_runs(perform: Perform, write_script: Callable[..., Path]) -> None:
+    """The kernel cannot execute it; the shell can."""
+    path = write_script("bare", "")
     path.write_text('echo "bare $1"\n')
     assert perform("shell", command="bare step")["output"] == "bare step\n"
 
 
-def test_a_function_from_the_environment_wins(monkeypatch: pytest.MonkeyPatch, perform: Perform) -> None:
-    """bash imports exported functions, so nothing is plain any more."""
+def test_an_exported_bash_function_overrides_a_program(
+    monkeypatch: pytest.MonkeyPatch, perform: Perform
+) -> None:
+    """bash imports exported functions, so no command is plain while one is set."""
     monkeypatch.setenv("BASH_FUNC_uname%%", "() { echo fake; }")
     assert perform("shell", command="uname -a")["output"] == "fake\n"
 
 
-def test_a_program_of_the_working_folder_is_found_by_its_path(
+def test_a_program_is_found_by_a_relative_path(
     perform: Perform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`./tool` needs no PATH."""
@@ -589,8 +586,8 @@ def test_a_program_of_the_working_folder_is_found_by_its_path(
     assert perform("shell", command="./tool x")["output"] == "tool x\n"
 
 
-def test_standard_descriptors_that_are_closed_do_no_harm(tmp_path: Path) -> None:
-    """`llc run … <&- >&-`: pipes do not end up in the places of the standard descriptors."""
+def test_closed_standard_descriptors_are_harmless(tmp_path: Path) -> None:
+    """With `llc run … <&- >&-`, pipes do not get the numbers of the standard descriptors."""
     code = """
 from llc.runtime.effects.world import World
 from llc.runtime.host.effect_context import Context, Interrupt
@@ -610,8 +607,8 @@ with open(sys.argv[1], "w") as file:
     assert '"output": "out\\n", "stderr": "err\\n"' in path.read_text()
 
 
-def test_a_stale_working_folder_does_not_matter(perform: Perform, tmp_path: Path) -> None:
-    """PWD is what a shell would make it."""
+def test_pwd_is_the_current_working_folder(perform: Perform, tmp_path: Path) -> None:
+    """A stale PWD in the environment is replaced, as a shell does."""
     home = os.getcwd()
     try:
         os.chdir(tmp_path)
@@ -620,8 +617,7 @@ def test_a_stale_working_folder_does_not_matter(perform: Perform, tmp_path: Path
         os.chdir(home)
 
 
-def test_many_shells_may_be_made(context: Callable[..., Context]) -> None:
-    """Closing one leaves no descriptor behind."""
+def test_closing_a_shell_leaves_no_descriptor(context: Callable[..., Context]) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
         shell = Shell()
@@ -631,8 +627,8 @@ def test_many_shells_may_be_made(context: Callable[..., Context]) -> None:
 
 
 @pytest.mark.parametrize("locale", ["C", "POSIX"])
-def test_commands_are_utf_8_whatever_the_locale(tmp_path: Path, locale: str) -> None:
-    """In an ASCII locale a command reaches its program as it was written."""
+def test_commands_are_utf_8_in_every_locale(tmp_path: Path, locale: str) -> None:
+    """A command in an ASCII locale reaches its program unchanged."""
     script = tmp_path / "script.py"
     script.write_text(
         "from llc.runtime.effects.world import World\n"
@@ -653,8 +649,8 @@ def test_commands_are_utf_8_whatever_the_locale(tmp_path: Path, locale: str) -> 
     assert (tmp_path / "out").read_bytes() == "é→".encode()
 
 
-def test_a_time_out_says_the_limit_and_not_the_grace(perform: Perform) -> None:
-    """An action that ignores TERM has had its time all the same."""
+def test_a_timeout_reports_the_limit_without_the_grace_period(perform: Perform) -> None:
+    """The message has the timeout, not the longer time until SIGKILL."""
     result = perform("shell", command="trap '' TERM; sleep 3; sleep 3", timeout_s=0.2)
     assert (result["timed_out"], result["limit_ms"]) == ("action", 200)
     verdict = judge_crash(result)

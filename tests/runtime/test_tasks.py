@@ -1,4 +1,4 @@
-"""Atomic tasks in the real world (`spec/tasks.md`): the real client against a local server."""
+"""Atomic tasks (`spec/tasks.md`): the real client against a local server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCHEMA = {
     "properties": {"n": {"type": "integer", "minimum": 0}, "why": {"type": "string"}},
     "required": ["n"],
 }
-AS_JSON = {"type": "json", "schema": SCHEMA}
+JSON_FORMAT = {"type": "json", "schema": SCHEMA}
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def server(answers: ModuleType) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def shared(server: Any) -> Iterator[World]:
-    """One world for the module: the import of the client takes more than a second."""
+    """A world for all tests of the module, as the import of the client takes more than a second."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ANTHROPIC_BASE_URL", server.url)
         patch.setenv("ANTHROPIC_API_KEY", "test-key")
@@ -55,44 +55,49 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def do(shared: World, server: Any, context: Callable[..., Context], effect: Any, project: Path) -> Do:
-    """`do(answer, …, inputs={…}, args={…}, instructions=…)`: what the effect gives, for such a task."""
+    """`do(answer, …, inputs={…}, args={…}, instructions=…)`: perform a task effect; returns its result."""
     turns_of(shared).turns.clear()
     tasks_of(shared)._settings = None
 
     def do(
-        *given: Any,
+        *replies: Any,
         inputs: dict[str, Any] | None = None,
         within: dict[str, Any] | None = None,
         args: dict[str, Any] | None = None,
         **definition: Any,
     ) -> dict[str, Any]:
         server.requests.clear()
-        server.answers[:] = given
+        server.answers[:] = replies
         definition = {"type": "atomic", "instructions": "Do it.", **definition}
-        asked = {"name": "user:do", "inputs": inputs or {}, "definition": definition, **(args or {})}
-        answer = shared.perform(effect("task", **asked), context(**(within or {})))
-        structure(TaskResult, answer["result"])  # whatever came of it
+        task = {"name": "user:do", "inputs": inputs or {}, "definition": definition, **(args or {})}
+        answer = shared.perform(effect("task", **task), context(**(within or {})))
+        structure(TaskResult, answer["result"])  # every result, failed ones too, fits the schema
         return answer
 
     return do
 
 
 def prompt(server: Any, at: int = -1) -> str:
-    """The last message of a request, its parts between rules."""
+    """The content of the last message of a request, its parts separated by `---`."""
     return "\n---\n".join(part["text"] for part in server.requests[at]["messages"][-1]["content"])
 
 
 def error(answer: dict[str, Any]) -> dict[str, Any]:
     assert answer["result"]["status"] == "FAILED"
-    found: dict[str, Any] = answer["result"]["notes"]["error"]
-    return found
+    notes: dict[str, Any] = answer["result"]["notes"]
+    failure: dict[str, Any] = notes["error"]
+    return failure
 
 
 # --- templates ------------------------------------------------------------------------------------
 
 
-def test_inputs_stand_in_instructions_and_system(do: Do, answers: ModuleType, server: Any) -> None:
-    """Texts as they are, other values as JSON, fields by their path, null as nothing; one pass."""
+def test_inputs_are_inserted_in_instructions_and_system_prompt(
+    do: Do, answers: ModuleType, server: Any
+) -> None:
+    """Strings are inserted verbatim, other values as JSON, null as nothing; inserted text is not expanded
+    again.
+    """
     do(
         answers.text("ok"),
         instructions="{{ a }} {{m.k}} {{m.l.1}} {{n}} {{none}}. {{m}}",
@@ -103,28 +108,27 @@ def test_inputs_stand_in_instructions_and_system(do: Do, answers: ModuleType, se
     assert server.requests[0]["system"] == [{"type": "text", "text": "Be {{n}}."}]
 
 
-def test_a_field_that_is_not_there_fails_before_anything_is_asked(
-    do: Do, answers: ModuleType, server: Any
-) -> None:
-    """`input_validation_failure`, and which fields there are."""
-    found = error(do(answers.text("ok"), instructions="{{m.x}}", inputs={"m": {"y": 1}}))
-    assert found["reason"] == "input_validation_failure"
-    assert found["message"] == "`{{m.x}}`: `m` has no `x`, it has y"
+def test_a_missing_field_fails_before_the_request(do: Do, answers: ModuleType, server: Any) -> None:
+    """The message lists the fields that exist."""
+    failure = error(do(answers.text("ok"), instructions="{{m.x}}", inputs={"m": {"y": 1}}))
+    assert failure["reason"] == "input_validation_failure"
+    assert failure["message"] == "`{{m.x}}`: `m` has no `x`, it has y"
     assert server.requests == []
 
 
-def test_instructions_that_come_to_nothing_fail(do: Do, answers: ModuleType, server: Any) -> None:
-    """A server would refuse them, in words of its own."""
-    found = error(do(answers.text("ok"), instructions=" {{x}} ", inputs={"x": ""}))
-    assert found["reason"] == "input_validation_failure"
+def test_empty_instructions_fail_before_the_request(do: Do, answers: ModuleType, server: Any) -> None:
+    failure = error(do(answers.text("ok"), instructions=" {{x}} ", inputs={"x": ""}))
+    assert failure["reason"] == "input_validation_failure"
     assert server.requests == []
 
 
 # --- files ----------------------------------------------------------------------------------------
 
 
-def test_files_reach_the_prompt(do: Do, answers: ModuleType, server: Any, project: Path) -> None:
-    """Whole texts; what is binary, missing or a folder is said in its place and in the notes."""
+def test_files_are_in_the_prompt(do: Do, answers: ModuleType, server: Any, project: Path) -> None:
+    """Texts are complete; a note in the prompt and in the result replaces a binary or missing file or a
+    folder.
+    """
     (project / "a.py").write_text("x = 1\n")
     (project / "b.bin").write_bytes(b"\x00\xff\x00")
     (project / "d").mkdir()
@@ -143,8 +147,10 @@ def test_files_reach_the_prompt(do: Do, answers: ModuleType, server: Any, projec
     ]
 
 
-def test_large_files_are_cut_and_say_so(do: Do, answers: ModuleType, server: Any, project: Path) -> None:
-    """One by one and together; a character is not cut in two."""
+def test_large_files_are_truncated_with_a_note(
+    do: Do, answers: ModuleType, server: Any, project: Path
+) -> None:
+    """Limits hold for each file and for all files together; no character is split."""
     (project / ".loops").mkdir()
     (project / ".loops" / "config.yaml").write_text("tasks: {file_bytes: 10, files_bytes: 12}\n")
     (project / "long").write_text("123456789é0")
@@ -157,8 +163,10 @@ def test_large_files_are_cut_and_say_so(do: Do, answers: ModuleType, server: Any
     assert "[`last` left out: the files together have more than 12 bytes]" in sent
 
 
-def test_files_with_keys_are_not_shown(do: Do, answers: ModuleType, server: Any, project: Path) -> None:
-    """By their names, as memory leaves them out; also where a link has another name."""
+def test_files_with_credentials_are_not_in_the_prompt(
+    do: Do, answers: ModuleType, server: Any, project: Path
+) -> None:
+    """The file name decides, as in memory; the target of a link counts."""
     (project / ".env").write_text("KEY=hunter2\n")
     (project / "plain.txt").symlink_to(".env")
     do(answers.text("ok"), args={"files": [".env", "plain.txt"]})
@@ -169,38 +177,40 @@ def test_files_with_keys_are_not_shown(do: Do, answers: ModuleType, server: Any,
 
 
 @pytest.mark.parametrize("path", ["../../etc/passwd", "/etc/passwd", "link", "a/../../x", "", "a\0b"])
-def test_a_path_out_of_the_project_is_refused(
+def test_a_path_outside_the_project_is_refused(
     do: Do, answers: ModuleType, server: Any, project: Path, path: str
 ) -> None:
-    """By `..`, by its root or by a link: before anything is read or asked."""
+    """Paths with `..`, absolute paths and links are refused before the file is read or a request is sent."""
     (project / "link").symlink_to("/etc/passwd")
-    found = error(do(answers.text("ok"), args={"files": [path]}))
-    assert found["reason"] == "input_validation_failure"
+    failure = error(do(answers.text("ok"), args={"files": [path]}))
+    assert failure["reason"] == "input_validation_failure"
     assert server.requests == []
 
 
-def test_a_template_cannot_name_a_path_out_of_the_project(do: Do, answers: ModuleType, server: Any) -> None:
-    """Neither can an input that stands in a path of the task's own."""
+def test_a_template_cannot_name_a_path_outside_the_project(do: Do, answers: ModuleType, server: Any) -> None:
+    """An input that is inserted in a path of the task is checked too."""
     declared = {"source": "literal", "paths": ["src/{{name}}"]}
-    given = do(answers.text("ok"), file_paths=declared, inputs={"name": "../../etc/passwd"})
-    assert error(given)["message"] == "`src/../../etc/passwd` is outside of the project"
+    result = do(answers.text("ok"), file_paths=declared, inputs={"name": "../../etc/passwd"})
+    assert error(result)["message"] == "`src/../../etc/passwd` is outside of the project"
     assert server.requests == []
 
 
 def test_a_command_names_files(do: Do, answers: ModuleType, server: Any, project: Path) -> None:
-    """One in a line, with inputs quoted for the shell; one that fails is `context_retrieval_failure`."""
+    """Each line of the output is a path; inputs are quoted for the shell; failure is
+    `context_retrieval_failure`.
+    """
     (project / "a b;touch x").write_text("inside")
     pieces = ["printf '%s\\n' ", {"of": "name", "quoting": "word"}]
     declared = {"source": "command", "text": "printf {{name}}", "shell": pieces}
     do(answers.text("ok"), file_paths=declared, inputs={"name": "a b;touch x"})
     assert "\ninside\n" in prompt(server)
     assert not (project / "x").exists()
-    found = error(do(answers.text("ok"), file_paths={"source": "command", "text": "echo no >&2; exit 3"}))
-    assert (found["reason"], found["details"]["exit_code"]) == ("context_retrieval_failure", 3)
+    failure = error(do(answers.text("ok"), file_paths={"source": "command", "text": "echo no >&2; exit 3"}))
+    assert (failure["reason"], failure["details"]["exit_code"]) == ("context_retrieval_failure", 3)
 
 
 def test_memory_finds_files(do: Do, answers: ModuleType, server: Any, project: Path) -> None:
-    """By a description of the task's own, or for the task itself with `fresh_context`."""
+    """The query is the description of `file_paths`, or with `fresh_context` that of the task."""
     (project / "billing.md").write_text("How invoices are numbered and sent.\n")
     (project / "other.md").write_text("Nothing of that kind.\n")
     do(answers.text("ok"), file_paths={"source": "description", "text": "invoices"})
@@ -218,11 +228,11 @@ def test_memory_finds_files(do: Do, answers: ModuleType, server: Any, project: P
     assert "billing" not in prompt(server)
 
 
-# --- what tasks said before -----------------------------------------------------------------------
+# --- earlier tasks of the run --------------------------------------------------------------------
 
 
-def test_a_conversation_goes_on(do: Do, answers: ModuleType, server: Any) -> None:
-    """Earlier instructions and outputs, as many as asked for; not those that are not to be recorded."""
+def test_history_contains_earlier_turns(do: Do, answers: ModuleType, server: Any) -> None:
+    """Turns are limited by `history_turns_to_include`; unrecorded turns are left out."""
     do(answers.text("one"), instructions="first")
     do(answers.text("two"), instructions="second")
     do(
@@ -241,7 +251,9 @@ def test_a_conversation_goes_on(do: Do, answers: ModuleType, server: Any) -> Non
 
 
 def test_outputs_accumulate(do: Do, answers: ModuleType, server: Any, project: Path) -> None:
-    """Whole, or only which tasks there were; and the files of the task before."""
+    """Outputs are complete or, with `notes_only`, reduced to notes; files of the previous task are
+    inherited.
+    """
     (project / "a").write_text("A\n")
     do(answers.text("the first output"), args={"files": ["a"]})
     do(answers.text("ok"), context_management={"accumulate_data": True, "inherit_context": "full"})
@@ -254,10 +266,10 @@ def test_outputs_accumulate(do: Do, answers: ModuleType, server: Any, project: P
     assert "files: a" in prompt(server)
 
 
-def test_what_was_said_survives_a_checkpoint_and_a_replay(
+def test_history_survives_a_checkpoint_and_a_replay(
     do: Do, shared: World, answers: ModuleType, effect: Any
 ) -> None:
-    """A world that observes results, or is restored, knows the same."""
+    """A world that observes recorded results, or is restored, has the same turns."""
     answer = do(answers.text("one"), instructions="first")
     replayed = World()
     replayed.observe(effect("task", name="user:do", inputs={}), answer)
@@ -271,17 +283,17 @@ def test_what_was_said_survives_a_checkpoint_and_a_replay(
 # --- outputs --------------------------------------------------------------------------------------
 
 
-def test_a_schema_forces_the_tool(do: Do, answers: ModuleType, server: Any) -> None:
-    """The data of its call are the parsed content, as JSON the content."""
-    result = do(answers.result({"n": 3}), output_format=AS_JSON)["result"]
+def test_a_schema_forces_the_tool_call(do: Do, answers: ModuleType, server: Any) -> None:
+    """The arguments of the call are `parsedContent`, and as JSON `content`."""
+    result = do(answers.result({"n": 3}), output_format=JSON_FORMAT)["result"]
     assert (result["parsedContent"], result["content"]) == ({"n": 3}, '{"n": 3}')
     (sent,) = server.requests
     assert sent["tool_choice"] == {"type": "tool", "name": "answer"}
     assert sent["tools"][0]["input_schema"] == SCHEMA
 
 
-def test_a_schema_that_is_no_object_is_wrapped(do: Do, answers: ModuleType, server: Any) -> None:
-    """A tool takes an object; the value in it is what the task gives."""
+def test_a_schema_of_another_type_is_wrapped_in_an_object(do: Do, answers: ModuleType, server: Any) -> None:
+    """The result of the task is the value in the object."""
     schema = {"type": "array", "items": {"type": "string"}}
     result = do(answers.result({"value": ["a"]}), output_format={"type": "json", "schema": schema})["result"]
     assert result["parsedContent"] == ["a"]
@@ -289,7 +301,7 @@ def test_a_schema_that_is_no_object_is_wrapped(do: Do, answers: ModuleType, serv
 
 
 @pytest.mark.parametrize(
-    "words",
+    "reply",
     [
         '{"n": 3}',
         '```json\n{"n": 3}\n```',
@@ -297,38 +309,37 @@ def test_a_schema_that_is_no_object_is_wrapped(do: Do, answers: ModuleType, serv
         '```\n{"n": 3, "why": "```\\n"}\n```',
     ],
 )
-def test_words_that_are_json_will_do(do: Do, answers: ModuleType, words: str) -> None:
-    """From a model that did not call the tool, in its last fence or without one."""
-    assert do(answers.text(words), output_format=AS_JSON)["result"]["parsedContent"]["n"] == 3
+def test_a_text_reply_with_json_is_accepted(do: Do, answers: ModuleType, reply: str) -> None:
+    """The JSON may be in the last code fence or without a fence."""
+    assert do(answers.text(reply), output_format=JSON_FORMAT)["result"]["parsedContent"]["n"] == 3
 
 
-@pytest.mark.parametrize("words", ["```json\n", "\n```", "``````", "a\n```json\n{", "```\n```\n```"])
-def test_fences_without_json_are_told(do: Do, answers: ModuleType, words: str) -> None:
-    """As words that are none."""
-    assert "is not JSON" in error(do(answers.text(words), output_format=AS_JSON))["message"]
+@pytest.mark.parametrize("reply", ["```json\n", "\n```", "``````", "a\n```json\n{", "```\n```\n```"])
+def test_fences_without_json_are_reported(do: Do, answers: ModuleType, reply: str) -> None:
+    assert "is not JSON" in error(do(answers.text(reply), output_format=JSON_FORMAT))["message"]
 
 
-def test_json_without_a_schema_is_asked_for_in_words(do: Do, answers: ModuleType, server: Any) -> None:
-    """And null is a value."""
+def test_json_without_a_schema_is_requested_in_the_prompt(do: Do, answers: ModuleType, server: Any) -> None:
+    """`null` is an accepted value."""
     assert do(answers.text("null"), output_format={"type": "json"})["result"]["parsedContent"] is None
     assert "tools" not in server.requests[0]
     assert "JSON only" in prompt(server)
 
 
-def test_output_that_breaks_its_schema_fails(do: Do, answers: ModuleType, server: Any) -> None:
-    """With what is wrong and what was said; there is no second call."""
-    answer = do(answers.result({"n": -1}), output_format=AS_JSON)
-    found = error(answer)
-    assert found["reason"] == "output_format_failure"
-    assert "breaks the schema at `n`" in found["message"]
-    assert found["details"]["content"] == '{"n": -1}'
+def test_output_that_violates_its_schema_fails(do: Do, answers: ModuleType, server: Any) -> None:
+    """The error has the violation and the reply; there is no second request."""
+    answer = do(answers.result({"n": -1}), output_format=JSON_FORMAT)
+    failure = error(answer)
+    assert failure["reason"] == "output_format_failure"
+    assert "breaks the schema at `n`" in failure["message"]
+    assert failure["details"]["content"] == '{"n": -1}'
     assert answer["usage"]["tokens"] == 150
     assert len(server.requests) == 1
 
 
-def test_one_attempt_at_repair_on_request(do: Do, answers: ModuleType, server: Any) -> None:
-    """The model is told what is wrong; both calls are paid for."""
-    repair = {**AS_JSON, "repair": True}
+def test_a_requested_repair_is_tried_once(do: Do, answers: ModuleType, server: Any) -> None:
+    """The second request states the problem; the usage of both requests counts."""
+    repair = {**JSON_FORMAT, "repair": True}
     answer = do(answers.text("three?"), answers.result({"n": 3}), output_format=repair)
     assert answer["result"]["parsedContent"] == {"n": 3}
     assert answer["result"]["notes"]["repaired"].startswith("the reply is not JSON")
@@ -338,8 +349,8 @@ def test_one_attempt_at_repair_on_request(do: Do, answers: ModuleType, server: A
     assert len(server.requests) == 2
 
 
-def test_a_pattern_that_takes_for_ever_ends_in_time(do: Do, answers: ModuleType) -> None:
-    """A reply is held against its schema where it can be ended."""
+def test_a_pattern_of_exponential_time_is_ended_by_the_timeout(do: Do, answers: ModuleType) -> None:
+    """A reply is validated in a process that can be ended."""
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}}
     answer = do(
         answers.result({"a": "a" * 40 + "b"}),
@@ -349,30 +360,28 @@ def test_a_pattern_that_takes_for_ever_ends_in_time(do: Do, answers: ModuleType)
     assert error(answer)["reason"] == "execution_timeout"
 
 
-def test_half_a_json_says_where_it_was_cut(do: Do, answers: ModuleType) -> None:
-    """At the limit of tokens, as words or as a tool's input."""
-    found = error(do(answers.text('{"n": ', stop_reason="max_tokens"), output_format=AS_JSON))
-    assert "truncated at `max_tokens` of `tasks` (8192)" in found["message"]
+def test_truncated_json_reports_the_token_limit(do: Do, answers: ModuleType) -> None:
+    failure = error(do(answers.text('{"n": ', stop_reason="max_tokens"), output_format=JSON_FORMAT))
+    assert "truncated at `max_tokens` of `tasks` (8192)" in failure["message"]
 
 
-def test_a_text_that_was_cut_off_is_a_continuation(do: Do, answers: ModuleType) -> None:
-    """Its status says that there would be more."""
+def test_a_truncated_text_has_the_status_continuation(do: Do, answers: ModuleType) -> None:
     assert do(answers.text("Once", stop_reason="max_tokens"))["result"]["status"] == "CONTINUATION"
 
 
-def test_criteria_are_told_and_given_back(do: Do, answers: ModuleType, server: Any) -> None:
-    """In the prompt and in the result, also in one that failed."""
+def test_criteria_are_in_the_prompt_and_in_the_result(do: Do, answers: ModuleType, server: Any) -> None:
+    """A failed result has them too."""
     result = do(answers.text("ok"), criteria="Fair to {{who}}.", inputs={"who": "all"})["result"]
     assert result["criteria"] == "Fair to all."
     assert "judged by this: Fair to all." in prompt(server)
     assert do(answers.status(400), criteria="Fair.")["result"]["criteria"] == "Fair."
 
 
-# --- the call -------------------------------------------------------------------------------------
+# --- the request ----------------------------------------------------------------------------------
 
 
-def test_the_stable_prefix_is_cached(do: Do, answers: ModuleType, server: Any, project: Path) -> None:
-    """System and files, where they are long enough to be; what was read from the cache costs less."""
+def test_the_prefix_of_the_prompt_is_cached(do: Do, answers: ModuleType, server: Any, project: Path) -> None:
+    """A long system prompt and long files are marked for the cache; cached tokens cost less."""
     (project / "a").write_text("x" * 5000)
     cached = {"cache_read_input_tokens": 1000, "cache_creation_input_tokens": 2000}
     answer = do(answers.text("ok", tokens=(100, 10), cached=cached), system="y" * 5000, args={"files": ["a"]})
@@ -391,25 +400,24 @@ def test_the_stable_prefix_is_cached(do: Do, answers: ModuleType, server: Any, p
     }
 
 
-def test_what_a_model_says_is_shown_as_it_comes(
+def test_a_reply_is_shown_while_it_arrives(
     do: Do, answers: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In parts, without secrets, also where a secret lies across two."""
+    """Secrets are masked, even if a secret is split across two parts."""
     from llc.runtime.host import secrets
 
     monkeypatch.setattr(secrets, "known", secrets.Secrets({"MY_TOKEN": "hunter2-hunter2"}))
     shown: list[str] = []
-    words = "a" * 35 + "hunter2-hunter2" + "b" * 35
-    answer = do(answers.text(words), within={"on_output": lambda stream, text: shown.append(text)})
+    reply = "a" * 35 + "hunter2-hunter2" + "b" * 35
+    answer = do(answers.text(reply), within={"on_output": lambda stream, text: shown.append(text)})
     assert len(shown) > 1
     assert "".join(shown) == "a" * 35 + "***" + "b" * 35 + "\n"
-    assert answer["result"]["content"] == words
+    assert answer["result"]["content"] == reply
 
 
-def test_a_secret_does_not_reach_a_prompt(
+def test_secrets_are_masked_in_a_prompt(
     do: Do, answers: ModuleType, server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model can do its work without."""
     from llc.runtime.host import secrets
 
     monkeypatch.setattr(secrets, "known", secrets.Secrets({"MY_TOKEN": "hunter2-hunter2"}))
@@ -417,22 +425,23 @@ def test_a_secret_does_not_reach_a_prompt(
     assert prompt(server) == "it is ***"
 
 
-def test_the_models_own_name_comes_before_the_projects(
+def test_the_model_of_the_task_overrides_the_configuration(
     do: Do, answers: ModuleType, server: Any, project: Path
 ) -> None:
-    """Task, then `.loops/config.yaml`, then the default."""
+    """The configuration is read when the first task starts."""
     do(answers.text("ok"))
     assert server.requests[0]["model"] == "claude-haiku-4-5"
     (project / ".loops").mkdir()
     (project / ".loops" / "config.yaml").write_text("tasks: {model: claude-opus-5, max_tokens: 77}\n")
-    do(answers.text("ok"))  # settings are those with which the first task began
+    do(answers.text("ok"))  # the configuration was read by the first task
     assert server.requests[0]["model"] == "claude-haiku-4-5"
     do(answers.text("ok"), model="claude-sonnet-5")
     assert server.requests[0]["model"] == "claude-sonnet-5"
 
 
-def test_the_projects_model(do: Do, answers: ModuleType, server: Any, project: Path) -> None:
-    """From its configuration, with a limit of tokens."""
+def test_the_configuration_sets_model_and_token_limit(
+    do: Do, answers: ModuleType, server: Any, project: Path
+) -> None:
     (project / ".loops").mkdir()
     (project / ".loops" / "config.yaml").write_text("tasks: {model: claude-opus-5, max_tokens: 77}\n")
     do(answers.text("ok"))
@@ -443,77 +452,77 @@ def test_the_projects_model(do: Do, answers: ModuleType, server: Any, project: P
     ("code", "kind"), [(400, "bad-request"), (401, "unauthorized"), (404, "bad-request")]
 )
 def test_an_error_of_the_api_fails_the_task(do: Do, answers: ModuleType, code: int, kind: str) -> None:
-    """With the API's own words."""
-    found = error(do(answers.status(code, "it says so")))
-    assert (found["reason"], found["details"]["kind"]) == ("subtask_failure", kind)
-    assert found["message"].startswith(f"HTTP {code}: it says so")
+    """The message is that of the API."""
+    failure = error(do(answers.status(code, "it says so")))
+    assert (failure["reason"], failure["details"]["kind"]) == ("subtask_failure", kind)
+    assert failure["message"].startswith(f"HTTP {code}: it says so")
 
 
 @pytest.mark.parametrize(
     ("code", "kind"), [(429, "rate-limited"), (500, "server-error"), (529, "server-error")]
 )
-def test_the_client_tries_again(do: Do, answers: ModuleType, server: Any, code: int, kind: str) -> None:
-    """After 429 and 5xx; what goes on for ever fails the task."""
+def test_the_client_retries(do: Do, answers: ModuleType, server: Any, code: int, kind: str) -> None:
+    """It retries after 429 and 5xx; a persistent error fails the task."""
     busy = answers.status(code, "busy", retry_after=0.01)
     assert do(busy, answers.text("ok"))["result"]["status"] == "COMPLETE"
     assert len(server.requests) == 2
     assert error(do(busy))["details"]["kind"] == kind
 
 
-def test_a_connection_that_breaks_in_the_middle(do: Do, answers: ModuleType, server: Any) -> None:
-    """Fails the task; what is known of its usage is told, and it is not asked again."""
+def test_a_broken_connection_fails_the_task(do: Do, answers: ModuleType, server: Any) -> None:
+    """The known usage is reported, and the request is not repeated."""
     answer = do(answers.half(answers.text("word " * 100)))
     assert error(answer)["details"]["kind"] == "connection"
     assert answer["usage"]["input_tokens"] == 120
     assert len(server.requests) == 1
 
 
-def test_a_stream_that_ends_early(do: Do, answers: ModuleType) -> None:
-    """Whole as HTTP goes, without the event that ends it."""
-    begun = next(
+def test_a_stream_without_its_last_event_fails_the_task(do: Do, answers: ModuleType) -> None:
+    """The HTTP response is complete, but the final event is missing."""
+    message_start = next(
         answers.events({"content": [], "usage": {"input_tokens": 5}, "stop_reason": None, "type": "message"})
     )
-    cut = answers.body(answers.event(begun), "text/event-stream")
+    cut = answers.body(answers.event(message_start), "text/event-stream")
     assert error(do(cut))["message"].startswith(
         "the reply is incomplete; check that a server answers at http://"
     )
 
 
 @pytest.mark.parametrize("data", [b"data: {\n\n", b'event: message_start\ndata: {"type"\n\n', b"<html>", b""])
-def test_what_is_no_stream_is_an_error(do: Do, answers: ModuleType, data: bytes) -> None:
-    """Half a JSON among it."""
+def test_malformed_stream_is_an_error(do: Do, answers: ModuleType, data: bytes) -> None:
     assert error(do(answers.body(data, "text/event-stream")))["details"]["kind"] == "invalid-reply"
 
 
-def test_an_error_in_the_stream(do: Do, answers: ModuleType) -> None:
-    """As the API sends one when it is overloaded."""
+def test_an_error_event_in_the_stream_fails_the_task(do: Do, answers: ModuleType) -> None:
+    """The API sends such an event when it is overloaded."""
     event = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
-    found = error(do(answers.body(answers.event(event), "text/event-stream")))
-    assert "Overloaded" in found["message"]
+    failure = error(do(answers.body(answers.event(event), "text/event-stream")))
+    assert "Overloaded" in failure["message"]
 
 
-def test_ten_megabytes_are_too_much(do: Do, answers: ModuleType) -> None:
-    """The reply is refused in the middle; memory does not fill."""
-    found = error(do(answers.text("x" * 10_000_000)))
-    assert found["details"]["kind"] == "too-long"
+def test_a_reply_of_ten_megabytes_is_refused(do: Do, answers: ModuleType) -> None:
+    """The reply is refused while it arrives, so memory is bounded."""
+    failure = error(do(answers.text("x" * 10_000_000)))
+    assert failure["details"]["kind"] == "too-long"
 
 
-def test_a_slow_drip_ends_in_time(do: Do, answers: ModuleType) -> None:
-    """No read takes long, the whole of it does: `execution_timeout`."""
+def test_a_slow_reply_is_ended_by_the_timeout(do: Do, answers: ModuleType) -> None:
+    """Each read is short, but the complete reply takes too long: `execution_timeout`."""
     answer = do(answers.drip(), args={"timeout_s": 0.5})
     assert error(answer)["reason"] == "execution_timeout"
     assert answer["timed_out"] == "action"
 
 
-def test_the_time_of_the_run_counts(do: Do, answers: ModuleType) -> None:
-    """A deadline that has passed: nothing is asked, and the effect says whose time it was."""
+def test_the_deadline_of_the_run_ends_a_task(do: Do, answers: ModuleType) -> None:
+    """After the deadline no request is sent, and `timed_out` names the loop."""
     answer = do(answers.text("ok"), args={"deadline_ms": 0})
     assert answer["timed_out"] == "loop"
     assert error(answer)["reason"] == "execution_timeout"
 
 
-def test_ctrl_c_ends_a_call_at_once(do: Do, answers: ModuleType, server: Any, interrupt: Interrupt) -> None:
-    """Wherever it hangs; the next task has a new client."""
+def test_an_interrupt_ends_a_request_at_once(
+    do: Do, answers: ModuleType, server: Any, interrupt: Interrupt
+) -> None:
     do(answers.text("ok"))
     timer = threading.Timer(0.3, interrupt.set)
     timer.start()
@@ -523,14 +532,15 @@ def test_ctrl_c_ends_a_call_at_once(do: Do, answers: ModuleType, server: Any, in
 
 
 def test_a_refusal_is_a_failure(do: Do, answers: ModuleType) -> None:
-    """Not a text."""
     assert error(do(answers.text("", stop_reason="refusal")))["details"]["kind"] == "refusal"
 
 
-def test_a_model_that_cannot_be_forced_is_asked(do: Do, answers: ModuleType, server: Any) -> None:
-    """Once refused, the tool is asked for in words."""
+def test_a_model_without_forced_tools_is_asked_to_call_the_tool(
+    do: Do, answers: ModuleType, server: Any
+) -> None:
+    """After the API refused the forced tool call, the prompt asks for the call."""
     answer = do(
-        answers.refuse_forced(answers.result({"n": 1})), output_format=AS_JSON, model="claude-fable-5"
+        answers.refuse_forced(answers.result({"n": 1})), output_format=JSON_FORMAT, model="claude-fable-5"
     )
     assert answer["result"]["parsedContent"] == {"n": 1}
     assert "calling the tool" in prompt(server)
@@ -539,8 +549,8 @@ def test_a_model_that_cannot_be_forced_is_asked(do: Do, answers: ModuleType, ser
 # --- agents ---------------------------------------------------------------------------------------
 
 
-def test_an_agent_program_does_a_task(do: Do, project: Path, server: Any) -> None:
-    """It is given the prompt with the files' names; its report is the output and the usage."""
+def test_an_agent_performs_a_task(do: Do, project: Path, server: Any) -> None:
+    """The prompt contains the names of the files; the report has the output and the usage."""
     agent = project / "agent"
     agent.write_text(
         "#!/bin/sh\nprintf '%s' \"$2\" > asked\n"
@@ -551,19 +561,19 @@ def test_an_agent_program_does_a_task(do: Do, project: Path, server: Any) -> Non
     (project / "a").write_text("A")
     (project / ".loops").mkdir()
     (project / ".loops" / "config.yaml").write_text("tasks: {runner: agent, agent: [./agent, -p]}\n")
-    answer = do(output_format=AS_JSON, args={"files": ["a"]})
+    answer = do(output_format=JSON_FORMAT, args={"files": ["a"]})
     assert answer["result"]["parsedContent"] == {"n": 4}
     assert answer["usage"]["usd"] == 0.5
-    asked = (project / "asked").read_text()
-    assert asked.startswith("Look at these files:\n- a\n\nDo it.\n\nAnswer with JSON only")
+    received = (project / "asked").read_text()
+    assert received.startswith("Look at these files:\n- a\n\nDo it.\n\nAnswer with JSON only")
     agent.write_text("#!/bin/sh\necho broken >&2; exit 3\n")
-    found = error(do())
-    assert (found["details"]["exit_code"], server.requests) == (3, [])
-    assert "broken" in found["message"]
+    failure = error(do())
+    assert (failure["details"]["exit_code"], server.requests) == (3, [])
+    assert "broken" in failure["message"]
 
 
-def test_an_agent_that_hands_over_is_a_continuation(do: Do, project: Path) -> None:
-    """One that the project knows by name; what it hands on is in the notes."""
+def test_a_handoff_of_an_agent_is_a_continuation(do: Do, project: Path) -> None:
+    """The notes contain the text of the handoff; the agent is one of the configuration."""
     agent = project / "agent"
     agent.write_text("#!/bin/sh\necho half\necho 'CONTEXT_HANDOFF: the other half'\n")
     agent.chmod(0o755)
@@ -575,7 +585,7 @@ def test_an_agent_that_hands_over_is_a_continuation(do: Do, project: Path) -> No
     assert (result["status"], result["notes"]["handoff"]) == ("CONTINUATION", "the other half")
 
 
-REPAIRED = """\
+RESUMABLE_AGENT = """\
 #!/bin/sh
 printf '%s|' "$@" >> asked; cat >> asked; echo >> asked
 case "$*" in
@@ -592,14 +602,16 @@ AGENTS = {
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_an_agent_repairs_in_its_session(do: Do, project: Path, name: str) -> None:
-    """On request, once, where it told its session and can go on with one; both calls are paid for."""
+def test_an_agent_repairs_its_reply_in_its_session(do: Do, project: Path, name: str) -> None:
+    """On request and once, if the agent reports a session and can resume it; the usage of both calls
+    counts.
+    """
     agent = project / "claude"
-    agent.write_text(REPAIRED)
+    agent.write_text(RESUMABLE_AGENT)
     agent.chmod(0o755)
     (project / ".loops").mkdir()
     (project / ".loops" / "config.yaml").write_text(AGENTS[name])
-    answer = do(runner="agent", output_format={**AS_JSON, "repair": True})
+    answer = do(runner="agent", output_format={**JSON_FORMAT, "repair": True})
     assert answer["result"]["parsedContent"] == {"n": 4}
     assert answer["result"]["notes"]["session"] == "s-1"
     assert answer["result"]["notes"]["repaired"].startswith("the reply is not JSON")
@@ -612,20 +624,19 @@ def test_an_agent_repairs_in_its_session(do: Do, project: Path, name: str) -> No
 
 
 @pytest.mark.parametrize("config", ["tasks: {agent: [./other]}\n", AGENTS["claude"]])
-def test_an_agent_without_a_session_is_asked_once(do: Do, project: Path, config: str) -> None:
-    """One that cannot go on with a session, and one that tells none."""
+def test_an_agent_without_a_session_is_called_once(do: Do, project: Path, config: str) -> None:
+    """One agent cannot resume sessions, the other reports none."""
     for name in ("other", "claude"):
         (project / name).write_text("#!/bin/sh\necho >> asked\necho four\n")
         (project / name).chmod(0o755)
     (project / ".loops").mkdir()
     (project / ".loops" / "config.yaml").write_text(config)
-    answer = do(runner="agent", output_format={**AS_JSON, "repair": True})
+    answer = do(runner="agent", output_format={**JSON_FORMAT, "repair": True})
     assert error(answer)["reason"] == "output_format_failure"
     assert len((project / "asked").read_text().splitlines()) == 1
 
 
 def test_a_missing_agent_is_named(do: Do, project: Path) -> None:
-    """As for slash commands."""
     (project / ".loops").mkdir()
     (project / ".loops" / "config.yaml").write_text("tasks: {agent: [no-such-agent]}\n")
     assert "no-such-agent" in error(do(runner="agent"))["message"]
