@@ -42,8 +42,8 @@ def paths(result: dict[str, Any]) -> list[str]:
     return [match["path"] for match in result["matches"]]
 
 
-def test_the_effect_finds_files_of_the_folder_of_the_run(project: Path, perform: Perform) -> None:
-    """Paths, scores, lines, and how many files there are."""
+def test_the_effect_finds_files_of_the_working_folder(project: Path, perform: Perform) -> None:
+    """The result has paths, scores and lines, and the number of files."""
     result = perform("context", query="engine beta")
     assert result["matches"][0] == {
         "path": "beta.py", "score": result["matches"][0]["score"], "line": 3, "snippet": 'engine = "beta"',
@@ -54,7 +54,7 @@ def test_the_effect_finds_files_of_the_folder_of_the_run(project: Path, perform:
 
 
 def test_absent_fields_may_be_null(project: Path, perform: Perform) -> None:
-    """As a program gives them that leaves them out."""
+    """A program passes null for each field that it omits."""
     fields = (
         "history",
         "inputs",
@@ -68,40 +68,36 @@ def test_absent_fields_may_be_null(project: Path, perform: Perform) -> None:
     assert paths(perform("context", query="beta", **dict.fromkeys(fields))) == ["beta.py"]
 
 
-def test_a_wrong_field_is_an_error_of_the_effect(project: Path, perform: Perform) -> None:
-    """The program gets to know what is wrong."""
+def test_an_invalid_field_is_an_error_of_the_effect(project: Path, perform: Perform) -> None:
     result = perform("context", query="x", matching_strategy="metdata")
     assert result["error"]["kind"] == "bad-request"
     assert "did you mean `metadata`?" in result["error"]["message"]
     assert result["matches"] == []
 
 
-def test_a_folder_that_is_gone_is_an_error_of_the_effect(project: Path, perform: Perform) -> None:
-    """The files cannot be listed."""
+def test_a_removed_folder_is_an_error_of_the_effect(project: Path, perform: Perform) -> None:
     for path in project.rglob("*.py"):
         path.unlink()
     subprocess.run(["rm", "-rf", str(project)], check=True)
     assert perform("context", query="x")["error"]["kind"] == "unreadable"
 
 
-def test_a_sqlite_that_cannot_do_it_is_an_error_of_the_effect(
+def test_sqlite_without_full_text_search_is_an_error_of_the_effect(
     project: Path, perform: Perform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One without full-text search, as some systems have: it says what is missing."""
+    """The message names the missing module."""
     monkeypatch.setattr(index, "_SCHEMA", "CREATE VIRTUAL TABLE contents USING fts9(path);\n")
     error = perform("context", query="x")["error"]
     assert (error["kind"], error["message"]) == ("no-index", "no index can be built: no such module: fts9")
 
 
-@pytest.mark.parametrize(("args", "says"), [({"timeout_s": 0}, "action"), ({"deadline_ms": 0}, "loop")])
-def test_time_that_is_over_is_told(project: Path, perform: Perform, args: dict[str, Any], says: str) -> None:
-    """Whose time it was too."""
+@pytest.mark.parametrize(("args", "limit"), [({"timeout_s": 0}, "action"), ({"deadline_ms": 0}, "loop")])
+def test_a_timeout_names_the_limit(project: Path, perform: Perform, args: dict[str, Any], limit: str) -> None:
     result = perform("context", query="x", **args)
-    assert (result["timed_out"], result["error"]["kind"]) == (says, "timeout")
+    assert (result["timed_out"], result["error"]["kind"]) == (limit, "timeout")
 
 
-def test_an_interrupt_ends_it(project: Path, world: World, context: Callable[..., Context]) -> None:
-    """Whatever it is at."""
+def test_an_interrupt_ends_the_search(project: Path, world: World, context: Callable[..., Context]) -> None:
     interrupt = Interrupt()
     interrupt.set()
 
@@ -114,20 +110,20 @@ def test_an_interrupt_ends_it(project: Path, world: World, context: Callable[...
     interrupt.close()
 
 
-def test_damage_is_told_to_whoever_watches(project: Path, perform: Perform) -> None:
-    """As output on standard error, and in the summary."""
+def test_damage_of_the_index_is_reported(project: Path, perform: Perform) -> None:
+    """The notice is on standard error and in the summary."""
     perform("context", query="x")
     (project / ".loops/.cache/memory.sqlite").write_bytes(b"damage" * 100)
-    told: list[tuple[str, str]] = []
-    result = perform("context", query="beta", within={"on_output": lambda *words: told.append(words)})
+    shown: list[tuple[str, str]] = []
+    result = perform("context", query="beta", within={"on_output": lambda *part: shown.append(part)})
     assert paths(result) == ["beta.py"]
-    assert [stream for stream, _ in told] == ["stderr"]
-    assert "has been rebuilt" in told[0][1]
+    assert [stream for stream, _ in shown] == ["stderr"]
+    assert "has been rebuilt" in shown[0][1]
     assert "has been rebuilt" in result["summary"]
 
 
-def test_effects_at_once_do_not_hinder_each_other(project: Path, context: Callable[..., Context]) -> None:
-    """In threads of one process, each with a world of its own, from no index at all."""
+def test_concurrent_effects_are_independent(project: Path, context: Callable[..., Context]) -> None:
+    """Threads of one process, each with its own world, start without an index."""
     results: list[dict[str, Any]] = []
 
     def look(query: str) -> None:
@@ -161,7 +157,7 @@ def server(answers: ModuleType) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def ranking_world(server: Any) -> Iterator[World]:
-    """One client for all: its import takes more than a second."""
+    """A world for all tests of the module, as the import of the client takes more than a second."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ANTHROPIC_BASE_URL", server.url)
         patch.setenv("ANTHROPIC_API_KEY", "test-key")
@@ -175,22 +171,22 @@ def ranking_world(server: Any) -> Iterator[World]:
 
 @pytest.fixture
 def rank(project: Path, ranking_world: World, server: Any, context: Callable[..., Context]) -> Perform:
-    """`rank(answer, …, query="x")`: the result where the server answers like this."""
+    """`rank(reply, …, query="x")`: the result if the server answers with these replies."""
 
-    def rank(*given: Any, **args: Any) -> dict[str, Any]:
+    def rank(*replies: Any, **args: Any) -> dict[str, Any]:
         class Effect:
             kind = "context"
 
         Effect.args = {"rerank": True, **args}  # type: ignore[attr-defined]
         server.requests.clear()
-        server.answers[:] = given
+        server.answers[:] = replies
         return ranking_world.perform(Effect(), context())  # type: ignore[arg-type]
 
     return rank
 
 
-def test_a_model_puts_the_best_first(rank: Perform, answers: ModuleType, server: Any) -> None:
-    """What it names in its order, then the others in theirs; it sees paths and lines, by one forced tool."""
+def test_a_model_ranks_the_matches(rank: Perform, answers: ModuleType, server: Any) -> None:
+    """Ranked matches precede the others; the request has paths and lines and forces one tool."""
     result = rank(answers.tool({"ranking": [3, 2, 3]}), query="engine", limit=3)
     assert paths(result) == ["delta.py", "beta.py", "alpha.py"]
     assert result["usage"] == {
@@ -203,17 +199,16 @@ def test_a_model_puts_the_best_first(rank: Perform, answers: ModuleType, server:
     }
     (request,) = server.requests
     assert request["tool_choice"] == {"type": "tool", "name": "evaluate"}
-    words = "".join(part["text"] for part in request["messages"][0]["content"])
-    assert "<task>\nengine\n</task>" in words
-    assert '3. delta.py  |  engine = "delta"' in words
-    assert "4. gamma.py" in words
-    assert '"""Module' not in words
+    prompt = "".join(part["text"] for part in request["messages"][0]["content"])
+    assert "<task>\nengine\n</task>" in prompt
+    assert '3. delta.py  |  engine = "delta"' in prompt
+    assert "4. gamma.py" in prompt
+    assert '"""Module' not in prompt
 
 
-def test_the_model_is_the_one_that_is_asked_for(
+def test_the_field_model_overrides_the_environment(
     rank: Perform, answers: ModuleType, server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else that of the environment."""
     monkeypatch.setenv("LLC_LLM_MODEL", "claude-sonnet-4-5")
     rank(answers.tool({"ranking": []}), query="engine")
     rank_model = server.requests[0]["model"]
@@ -222,7 +217,7 @@ def test_the_model_is_the_one_that_is_asked_for(
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("answer", "reason"),
     [
         (("tool", {"ranking": [0]}), "the reply breaks the schema"),
         (("tool", {"ranking": [5]}), "the reply breaks the schema"),
@@ -231,25 +226,23 @@ def test_the_model_is_the_one_that_is_asked_for(
         (("status", 401), "HTTP 401"),
     ],
 )
-def test_a_model_that_cannot_be_asked_changes_nothing(
-    rank: Perform, answers: ModuleType, answer: tuple[str, Any], says: str
+def test_a_failed_ranking_keeps_the_order(
+    rank: Perform, answers: ModuleType, answer: tuple[str, Any], reason: str
 ) -> None:
-    """The files are there in their order, and the summary says why."""
+    """The summary has the reason."""
     result = rank(getattr(answers, answer[0])(answer[1]), query="engine", limit=2)
     assert paths(result) == ["alpha.py", "beta.py"]
     assert "error" not in result
-    assert says in result["summary"]
+    assert reason in result["summary"]
 
 
-def test_time_that_runs_out_while_a_model_thinks_leaves_the_order(rank: Perform, answers: ModuleType) -> None:
-    """The files are found already."""
+def test_a_timeout_of_the_ranking_keeps_the_order(rank: Perform, answers: ModuleType) -> None:
     result = rank(answers.stall(), query="engine", timeout_s=1)
     assert paths(result) == ["alpha.py", "beta.py", "delta.py", "gamma.py"]
     assert "not ranked by a model: no reply" in result["summary"]
 
 
-def test_nothing_found_asks_nobody(rank: Perform, answers: ModuleType, server: Any) -> None:
-    """There is nothing to rank."""
+def test_without_matches_no_model_is_asked(rank: Perform, answers: ModuleType, server: Any) -> None:
     assert rank(answers.tool({"ranking": []}), query="zzz")["matches"] == []
     assert server.requests == []
 
@@ -265,8 +258,8 @@ def scripted(text: str, context: Callable[..., Context], **args: Any) -> dict[st
     return read_world(text_source(text)).perform(Effect(), context())  # type: ignore[arg-type]
 
 
-def test_a_script_answers_with_paths_or_matches(context: Callable[..., Context]) -> None:
-    """By words of the query; what a rule leaves out has defaults."""
+def test_a_script_returns_paths_or_matches(context: Callable[..., Context]) -> None:
+    """A rule is chosen by words of the query; omitted fields have defaults."""
     text = (
         "- {command: deploy, matches: [{path: d.md, score: 3.5}]}\n- {matches: [a.py, b.py], summary: two}\n"
     )
@@ -276,29 +269,27 @@ def test_a_script_answers_with_paths_or_matches(context: Callable[..., Context])
     assert (result["summary"], result["duration_ms"]) == ("two", 0)
 
 
-def test_a_script_may_say_that_it_failed(context: Callable[..., Context]) -> None:
-    """With an error, or with time that ran out."""
+def test_a_script_may_return_an_error_or_a_timeout(context: Callable[..., Context]) -> None:
     failed = scripted("- {kind: context, error: unreadable}", context, query="x")
     assert (failed["matches"], failed["error"]["kind"]) == ([], "unreadable")
     late = scripted("- {kind: context, matches: [], duration_ms: 5000}", context, query="x", timeout_s=1)
     assert (late["timed_out"], late["error"]["kind"]) == ("action", "timeout")
 
 
-def test_without_a_rule_a_script_has_no_answer(context: Callable[..., Context]) -> None:
-    """The complaint names the query."""
+def test_a_query_without_a_rule_is_an_error(context: Callable[..., Context]) -> None:
+    """The message contains the query."""
     with pytest.raises(NoRule, match=r"no rule answers `context`.*query `deploy`"):
         scripted("- {kind: context, command: other, matches: []}", context, query="deploy")
 
 
 @pytest.mark.parametrize("matches", ["a.py", "[1]", "[{score: 1}]", "{path: a}"])
-def test_matches_that_are_none_are_found_when_a_script_is_read(matches: str) -> None:
-    """With their place."""
+def test_malformed_matches_of_a_script_are_a_diagnostic(matches: str) -> None:
     with pytest.raises(CompileError) as caught:
         read_world(text_source(f"- {{matches: {matches}}}"))
-    assert [found.id for found in caught.value.diagnostics] == ["wrong-type"]
+    assert [finding.id for finding in caught.value.diagnostics] == ["wrong-type"]
 
 
-# --- runs and verbs ---------------------------------------------------------------------------
+# --- runs and subcommands ---------------------------------------------------------------------
 
 
 def llc(project: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
@@ -307,26 +298,27 @@ def llc(project: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(command, cwd=project, env=env, capture_output=True, check=False)
 
 
-def value(project: Path, expression: str) -> Any:
+def evaluate(project: Path, expression: str) -> Any:
+    """The value of an expression, evaluated by a run."""
     done = llc(project, "run", "--json", "-e", expression)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)["value"]
+    return json.loads(done.stdout)["evaluate"]
 
 
 def test_a_program_gets_the_paths(project: Path) -> None:
-    """By either name, as a value, several at once; a fault can be caught."""
-    assert value(project, '(get_context (query "beta"))') == ["beta.py"]
-    assert value(project, '(call system:get_context (query "beta"))') == ["beta.py"]
-    found = value(project, '(parallel-map (get_context item) (list "alpha" "beta" "gamma"))')
-    assert found == [["alpha.py"], ["beta.py"], ["gamma.py"]]
-    assert value(project, '(try (get_context (limit 0)) (catch e (get e "kind")))') == "bad-request"
-    assert value(project, "(let ((get_context (lambda (x) x))) (get_context 3))") == 3
+    """The call works with and without prefix, concurrently, and its fault can be caught."""
+    assert evaluate(project, '(get_context (query "beta"))') == ["beta.py"]
+    assert evaluate(project, '(call system:get_context (query "beta"))') == ["beta.py"]
+    matches = evaluate(project, '(parallel-map (get_context item) (list "alpha" "beta" "gamma"))')
+    assert matches == [["alpha.py"], ["beta.py"], ["gamma.py"]]
+    assert evaluate(project, '(try (get_context (limit 0)) (catch e (get e "kind")))') == "bad-request"
+    assert evaluate(project, "(let ((get_context (lambda (x) x))) (get_context 3))") == 3
 
 
-def test_a_name_of_any_bytes_goes_through_a_run(project: Path) -> None:
-    """Into the program and into the journal as it is; the verbs show it."""
+def test_a_file_name_with_any_bytes_survives_a_run(project: Path) -> None:
+    """Program, journal and subcommands keep the bytes of the name."""
     (project / os.fsdecode(b"raw\xff.txt")).write_text("treasure")
-    assert value(project, '(map string-length (get_context (query "treasure")))') == [8]
+    assert evaluate(project, '(map string-length (get_context (query "treasure")))') == [8]
     (journal,) = project.glob(".loops/.history/*/*.events.jsonl")
     assert rb"raw\udcff.txt" in journal.read_bytes()
     done = llc(project, "context", "treasure", "--json")
@@ -335,38 +327,37 @@ def test_a_name_of_any_bytes_goes_through_a_run(project: Path) -> None:
     assert done.stdout.endswith(b":1: treasure\n")
 
 
-def test_what_was_found_is_on_record(project: Path) -> None:
-    """The journal of a run has the matches."""
-    value(project, '(get_context (query "beta"))')
+def test_matches_are_in_the_journal(project: Path) -> None:
+    evaluate(project, '(get_context (query "beta"))')
     (journal,) = project.glob(".loops/.history/*/*.events.jsonl")
     assert b'"path":"beta.py"' in journal.read_bytes().replace(b'": "', b'":"')
 
 
-def test_the_verbs_say_what_became_of_a_damaged_index(project: Path) -> None:
-    """On standard error, or among the notices of the JSON."""
+def test_subcommands_report_a_damaged_index(project: Path) -> None:
+    """The notice is on standard error, or in `notices` of the JSON output."""
     llc(project, "index")
     path = project / ".loops/.cache/memory.sqlite"
     path.write_bytes(b"damage" * 100)
     done = llc(project, "index", "--json")
-    told = json.loads(done.stdout)
-    assert (told["files"], told["new"], done.returncode) == (4, 4, 0)
-    assert "has been rebuilt" in told["notices"][0]
+    report = json.loads(done.stdout)
+    assert (report["files"], report["new"], done.returncode) == (4, 4, 0)
+    assert "has been rebuilt" in report["notices"][0]
     path.write_bytes(b"damage" * 100)
     done = llc(project, "context", "beta")
     assert b"has been rebuilt" in done.stderr
     assert done.stdout == b'beta.py:1: """Module beta."""\n'
 
 
-def test_what_a_file_says_cannot_steer_the_terminal(project: Path) -> None:
-    """Neither its name nor its lines."""
+def test_control_characters_of_a_file_are_not_shown(project: Path) -> None:
+    """Neither those of its name nor those of its lines."""
     (project / "evil\x1b[31m\n.txt").write_text("treasure \x1b]0;title\x07 here\n")
     done = llc(project, "context", "treasure")
     assert b"\x1b" not in done.stdout
     assert done.stdout.count(b"\n") == 1
 
 
-def test_bad_words_are_refused(project: Path) -> None:
-    """With the nearest that there is."""
+def test_invalid_arguments_are_refused(project: Path) -> None:
+    """Errors suggest the nearest value, and an empty result exits with 1."""
     done = llc(project, "context", "x", "--strategy", "contnt")
     assert done.returncode == 2
     assert b"did you mean `content`?" in done.stderr

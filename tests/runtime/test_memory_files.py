@@ -41,7 +41,7 @@ IGNORED = {
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home with excludes of its own."""
+    """A home directory with its own file of git excludes."""
     home = tmp_path / "home"
     write(
         home,
@@ -55,15 +55,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-# Patterns that are none, that an engine of expressions would choke on, or whose bytes are no text.
+# Invalid patterns, patterns that are slow for a regular expression engine, and bytes that are not UTF-8.
 HOSTILE = (
     b"[\n(((\n[[:alpha:]\n{a,b\nf[z-a]*\n!\n!!\n\\\n*\\\n***\n" + b"*a" * 40 + b"b\n"
     b"/**/**/**/c\n\xff*.txt\r\nd?.md\n" + b"x" * 100_000 + b"\n#e.py\n\\#f.py\n"
 )
 
 
-def test_hostile_patterns_ignore_what_git_ignores(tmp_path: Path) -> None:
-    """In a repository git is asked, elsewhere the patterns are read here: the same files, and soon."""
+def test_hostile_patterns_have_the_same_effect_as_in_git(tmp_path: Path) -> None:
+    """Patterns that llc reads itself, outside of a repository, exclude the same files."""
     names = [
         "a" * 200,
         "b",
@@ -90,8 +90,8 @@ def test_hostile_patterns_ignore_what_git_ignores(tmp_path: Path) -> None:
     assert "\udcffz.txt" not in listed(tmp_path / "plain")
 
 
-def test_many_patterns_are_read(tmp_path: Path) -> None:
-    """More than an engine takes at once; the last that says something counts."""
+def test_thousands_of_patterns_are_read(tmp_path: Path) -> None:
+    """The last matching pattern counts."""
     text = "*.py\n" + "".join(f"x{i}*y**/[a-z]{i}\n" for i in range(3000)) + "!a.py\n"
     assert listed(write(tmp_path / "project", {".gitignore": text, "a.py": "", "b.py": ""})) == [
         ".gitignore",
@@ -99,8 +99,10 @@ def test_many_patterns_are_read(tmp_path: Path) -> None:
     ]
 
 
-def test_what_git_ignores_is_left_out(tmp_path: Path) -> None:
-    """Ignore files at every level, info/exclude and the user's excludes; tracked files are not ignored."""
+def test_files_ignored_by_git_are_left_out(tmp_path: Path) -> None:
+    """Ignore files at every level, `info/exclude` and the user's excludes apply; tracked files are not
+    ignored.
+    """
     folder = repository(tmp_path / "project", {**IGNORED, "tracked.log": "a"})
     (folder / ".git/info/exclude").write_text("excluded.md\n")
     git(folder, "add", "-f", "tracked.log")
@@ -121,8 +123,7 @@ def test_what_git_ignores_is_left_out(tmp_path: Path) -> None:
     ]
 
 
-def test_folders_are_walked_by_the_same_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without git, what git would list is found: the same files from the same ignore files."""
+def test_a_walk_without_git_lists_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = repository(tmp_path / "project", IGNORED)
     (folder / ".git/info/exclude").write_text("excluded.md\n")
     by_git = list_files(str(folder), go_on)
@@ -132,28 +133,27 @@ def test_folders_are_walked_by_the_same_rules(tmp_path: Path, monkeypatch: pytes
     assert by_git.entries == by_walk.entries
 
 
-def test_a_folder_that_is_no_repository_respects_its_ignore_files(tmp_path: Path) -> None:
-    """git says nothing there; `.gitignore` does."""
+def test_ignore_files_apply_outside_a_repository(tmp_path: Path) -> None:
     folder = write(tmp_path / "project", {".gitignore": "*.log\n", "a.py": "", "b.log": "", "c.bak": ""})
     assert listed(folder) == [".gitignore", "a.py"]
 
 
-def test_a_project_inside_a_folder_that_a_repository_ignores_is_read(tmp_path: Path) -> None:
-    """The repository around it has nothing to say of it."""
+def test_a_project_in_an_ignored_folder_of_a_repository_is_read(tmp_path: Path) -> None:
+    """The patterns of the outer repository do not apply."""
     outer = repository(tmp_path / "outer", {".gitignore": "scratch/\n", "scratch/project/a.py": "a"})
     assert listed(outer / "scratch/project") == ["a.py"]
 
 
-def test_a_part_of_a_repository_is_a_project(tmp_path: Path) -> None:
-    """Files beside it are none of its; ignore files above it count."""
+def test_a_folder_of_a_repository_can_be_a_project(tmp_path: Path) -> None:
+    """Files outside the folder are not listed; ignore files of its parent folders apply."""
     folder = repository(
         tmp_path / "outer", {".gitignore": "*.log\n", "a.py": "", "part/b.py": "", "part/c.log": ""}
     )
     assert listed(folder / "part") == ["b.py"]
 
 
-def test_repositories_inside_are_read_by_their_own_rules(tmp_path: Path) -> None:
-    """Submodules and repositories that nobody added."""
+def test_nested_repositories_have_their_own_ignore_files(tmp_path: Path) -> None:
+    """Submodules and untracked repositories."""
     library = repository(tmp_path / "library", {"lib.py": "a"})
     git(library, "add", ".")
     git(library, "commit", "-qm", "one")
@@ -178,8 +178,10 @@ def test_a_repository_cannot_make_git_start_a_program(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
-def test_variables_of_a_hook_do_not_mislead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """GIT_DIR and GIT_INDEX_FILE of another repository mean nothing here."""
+def test_git_variables_of_the_environment_are_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIT_DIR and GIT_WORK_TREE of another repository have no effect."""
     other = repository(tmp_path / "other", {"o.py": "a"})
     folder = repository(tmp_path / "project", {"a.py": "a"})
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
@@ -187,8 +189,8 @@ def test_variables_of_a_hook_do_not_mislead(tmp_path: Path, monkeypatch: pytest.
     assert listed(folder) == ["a.py"]
 
 
-def test_what_is_no_text_to_read_is_left_out_with_its_reason(tmp_path: Path) -> None:
-    """Binaries, large files, secrets, links, pipes; UTF-16 is text."""
+def test_files_that_are_not_indexed_have_a_reason(tmp_path: Path) -> None:
+    """Binaries, large files, secrets, links and pipes are left out; UTF-16 is text."""
     folder = repository(
         tmp_path / "project",
         {
@@ -220,7 +222,7 @@ def test_what_is_no_text_to_read_is_left_out_with_its_reason(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "is_one"),
+    ("name", "expected"),
     [
         (".env", True),
         (".ENV", True),
@@ -239,13 +241,13 @@ def test_what_is_no_text_to_read_is_left_out_with_its_reason(tmp_path: Path) -> 
         (".npmrc", True),
     ],
 )
-def test_secrets_are_known_by_their_names(name: str, is_one: bool) -> None:
-    """Keys and files of passwords; not what explains them, nor public keys, nor programs."""
-    assert is_secret(name.encode()) is is_one
+def test_secret_files_are_recognised_by_name(name: str, expected: bool) -> None:
+    """Keys and password files; not examples, public keys or programs."""
+    assert is_secret(name.encode()) is expected
 
 
 def test_nothing_outside_the_project_is_read(tmp_path: Path) -> None:
-    """Not by links to files, not by links to folders, not where a tracked folder became a link."""
+    """Links to files and folders are not followed, nor a tracked folder that became a link."""
     outside = write(tmp_path / "outside", {"secret.txt": "treasure", "deep/gold.txt": "treasure"})
     folder = repository(tmp_path / "project", {"a.py": "treasure", "sub/gold.txt": "treasure"})
     git(folder, "add", ".")
@@ -261,8 +263,8 @@ def test_nothing_outside_the_project_is_read(tmp_path: Path) -> None:
     assert read_entry(str(folder), b"file") is None
 
 
-def test_names_may_be_anything(tmp_path: Path) -> None:
-    """Newlines, quotes, blanks, leading dashes and bytes that are no UTF-8 go in and come out."""
+def test_file_names_may_contain_any_bytes(tmp_path: Path) -> None:
+    """Newlines, quotes, blanks, leading dashes and invalid UTF-8."""
     names = [
         b"new\nline.txt",
         b'qu"ote.txt',
@@ -282,14 +284,13 @@ def test_names_may_be_anything(tmp_path: Path) -> None:
     assert all((folder / match.path).read_text() == "treasure" for match in matches)
 
 
-def test_a_project_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    """And no empty index."""
+def test_a_missing_project_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         list_files(str(tmp_path / "nowhere"), go_on)
 
 
-def test_looking_can_be_stopped(tmp_path: Path) -> None:
-    """What `check` raises comes out, also while git is at work."""
+def test_listing_can_be_stopped(tmp_path: Path) -> None:
+    """An exception of `check` is raised, also while git runs."""
     folder = repository(tmp_path / "project", {"a.py": "a"})
 
     class Stop(Exception):
@@ -302,24 +303,24 @@ def test_looking_can_be_stopped(tmp_path: Path) -> None:
         list_files(str(folder), stop)
 
 
-def test_files_that_vanish_are_no_trouble(tmp_path: Path) -> None:
-    """Listed by git, since tracked, and not there."""
+def test_removed_files_are_skipped(tmp_path: Path) -> None:
+    """Git lists a tracked file that no longer exists."""
     folder = repository(tmp_path / "project", {"a.py": "word", "b.py": "word"})
     git(folder, "add", ".")
     (folder / "b.py").unlink()
     assert found(folder, "word") == ["a.py"]
 
 
-def test_there_is_a_bound_on_how_many_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond it they are left out, and that is said."""
+def test_the_number_of_files_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files beyond the limit are left out with a reason."""
     monkeypatch.setattr(ignore, "MAX_FILES", 2)
     folder = repository(tmp_path / "project", {"a": "", "b": "", "c": ""})
     assert listed(folder) == ["a", "b"]
     assert left_out(folder) == {"c": "too-many"}
 
 
-def test_the_index_does_not_find_itself(tmp_path: Path) -> None:
-    """Nor the journals of runs, whatever ignore files say; loops are files like others."""
+def test_files_of_llc_are_not_indexed(tmp_path: Path) -> None:
+    """Index and journals are left out whatever ignore files say; loops are indexed."""
     files = {
         f".loops/{name}": "treasure" for name in (".cache/x", ".running/r/x", ".history/r/x", "fix.yaml")
     }

@@ -1,4 +1,4 @@
-"""The memory index over time: updates, concurrent processes, kill -9, damage and a full disk."""
+"""The memory index over time: updates, concurrent processes, SIGKILL, damage and a full disk."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ DATABASE = ".loops/.cache/memory.sqlite"
 
 
 def age(folder: Path) -> None:
-    """Make all files old, so that their time stamps can be relied on."""
+    """Set an old modification time on all files, so that time stamps are reliable."""
     for path in folder.rglob("*"):
         if path.is_file() and ".git" not in path.parts and ".loops" not in path.parts:
             os.utime(path, (1_700_000_000, 1_700_000_000))
 
 
 def dump(folder: Path) -> Any:
-    """What the index says, without what differs between two ways to the same files."""
+    """The content of the index, without data that depends on the order of updates."""
     with Index(str(folder), go_on, index_path(str(folder))) as index:
         index.verify()
         files = index.execute("SELECT path, digest, reason, terms FROM files ORDER BY path").fetchall()
@@ -61,7 +61,7 @@ def counts(folder: Path) -> tuple[int, int, int]:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The files that are read to be indexed, as they are."""
+    """The paths of the files that are read for indexing."""
     seen: list[bytes] = []
     real = index_module.read_entry
 
@@ -73,11 +73,11 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return seen
 
 
-# --- what is read again -----------------------------------------------------------------------
+# --- incremental updates ----------------------------------------------------------------------
 
 
-def test_only_what_changed_is_read_again(tmp_path: Path, reads: list[bytes]) -> None:
-    """New, changed and removed files are told; all others are not touched."""
+def test_only_changed_files_are_read_again(tmp_path: Path, reads: list[bytes]) -> None:
+    """The update counts new, changed and removed files."""
     folder = repository(tmp_path / "p", {f"{name}.py": f"word {name}" for name in "abcd"})
     age(folder)
     assert counts(folder) == (4, 0, 0)
@@ -93,8 +93,8 @@ def test_only_what_changed_is_read_again(tmp_path: Path, reads: list[bytes]) -> 
     assert found(folder, "other") == ["a.py"]
 
 
-def test_a_file_that_was_only_touched_is_not_indexed_again(tmp_path: Path, reads: list[bytes]) -> None:
-    """Its digest says that nothing changed; then its new time stamp is known."""
+def test_a_touched_file_is_not_indexed_again(tmp_path: Path, reads: list[bytes]) -> None:
+    """Its digest is unchanged, and the new time stamp is stored."""
     folder = repository(tmp_path / "p", {"a.py": "word"})
     age(folder)
     update(folder)
@@ -105,8 +105,8 @@ def test_a_file_that_was_only_touched_is_not_indexed_again(tmp_path: Path, reads
     assert reads == [b"a.py"]
 
 
-def test_a_file_of_the_same_size_and_time_is_seen_by_its_inode(tmp_path: Path) -> None:
-    """One moved over another, with the other's time stamp."""
+def test_a_replaced_file_is_detected_by_its_inode(tmp_path: Path) -> None:
+    """Size and modification time of the replacement are the same."""
     folder = repository(tmp_path / "p", {"a.py": "first"})
     age(folder)
     update(folder)
@@ -117,8 +117,8 @@ def test_a_file_of_the_same_size_and_time_is_seen_by_its_inode(tmp_path: Path) -
     assert found(folder, "other") == ["a.py"]
 
 
-def test_a_change_within_the_grain_of_time_stamps_is_seen(tmp_path: Path) -> None:
-    """A file just written is looked at again, though its size, time and inode are the same."""
+def test_a_change_within_the_resolution_of_time_stamps_is_detected(tmp_path: Path) -> None:
+    """A file that was just written is read again, though its size, time and inode are the same."""
     folder = repository(tmp_path / "p", {"a.py": "first"})
     update(folder)
     state = (folder / "a.py").stat()
@@ -129,7 +129,7 @@ def test_a_change_within_the_grain_of_time_stamps_is_seen(tmp_path: Path) -> Non
 
 
 def test_a_text_that_becomes_a_binary_leaves_the_index(tmp_path: Path) -> None:
-    """And comes back with its text."""
+    """It is indexed again once it is text."""
     folder = repository(tmp_path / "p", {"a.py": "word"})
     update(folder)
     (folder / "a.py").write_bytes(b"word\0")
@@ -148,25 +148,25 @@ _TREES = st.dictionaries(
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(_TREES, min_size=2, max_size=4))
-def test_an_index_is_what_it_would_be_if_made_anew(
+def test_an_updated_index_equals_a_new_index(
     tmp_path_factory: pytest.TempPathFactory, trees: list[dict[str, str]]
 ) -> None:
-    """Whatever changes led to a state of the files, the index and its scores are those of the state."""
+    """Index and scores depend on the state of the files only, not on earlier changes."""
     folder = tmp_path_factory.mktemp("law")
     for tree in trees:
         for name in ("a.py", "b.md", "c.txt", "d/e.py", "d/f.sexp"):
             (folder / name).unlink(missing_ok=True)
         write(folder, dict(tree))
         update(folder)
-    kept, ranked = dump(folder), scores(folder, "word other title")
+    content, ranked = dump(folder), scores(folder, "word other title")
     shutil.rmtree(folder / ".loops")
     update(folder)
-    assert dump(folder) == kept
+    assert dump(folder) == content
     assert scores(folder, "word other title") == ranked
 
 
-def test_an_index_of_another_format_is_made_again(tmp_path: Path) -> None:
-    """Made by another llc: its terms may be others."""
+def test_an_index_of_another_format_is_rebuilt(tmp_path: Path) -> None:
+    """Another version of llc may have written other terms."""
     folder = repository(tmp_path / "p", {"a.py": "word"})
     update(folder)
     with sqlite3.connect(folder / DATABASE) as connection:
@@ -178,8 +178,8 @@ def test_an_index_of_another_format_is_made_again(tmp_path: Path) -> None:
     assert ask(folder, "word").notices == []
 
 
-def test_the_index_is_its_owners_alone(tmp_path: Path) -> None:
-    """And git does not see it."""
+def test_the_index_is_private(tmp_path: Path) -> None:
+    """Only its owner can read it, and git ignores it."""
     folder = repository(tmp_path / "p", {"a.py": "word"})
     update(folder)
     for path in (folder / ".loops/.cache").iterdir():
@@ -191,14 +191,13 @@ def test_the_index_is_its_owners_alone(tmp_path: Path) -> None:
     assert status.stdout == "?? a.py\n"
 
 
-def test_a_project_that_is_gone_is_an_error_of_the_user(tmp_path: Path) -> None:
-    """Its folder was removed while llc looked through it."""
+def test_a_removed_project_is_a_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"cannot list the files in {tmp_path}/gone: no such file") as refused:
         report.update_index(str(tmp_path / "gone"), False)
     assert refused.value.id == "cannot-read"
 
 
-# --- many at once -----------------------------------------------------------------------------
+# --- concurrent processes ---------------------------------------------------------------------
 
 WORKER = textwrap.dedent("""
     import sys
@@ -222,21 +221,21 @@ def worker(folder: Path, *words: str) -> subprocess.Popen[str]:
 
 
 def test_many_processes_index_and_search_at_once(tmp_path: Path) -> None:
-    """From nothing; each finds what it wrote last, and what they leave is one sound index."""
+    """Each process finds its last write; the resulting index is consistent."""
     folder = repository(tmp_path / "p", {f"{number}.txt": f"word w{number} " * 200 for number in range(600)})
     workers = [worker(folder, "4", str(number)) for number in range(5)]
     for process in workers:
         output, errors = process.communicate(timeout=120)
         assert (output, process.returncode) == ("good\n", 0), errors
-    kept = dump(folder)
-    assert len(kept[0]) == 605
+    content = dump(folder)
+    assert len(content[0]) == 605
     shutil.rmtree(folder / ".loops")
     update(folder)
-    assert dump(folder) == kept
+    assert dump(folder) == content
 
 
 def test_a_reader_is_not_blocked_by_a_writer(tmp_path: Path) -> None:
-    """While a process holds the lock for writing, another finds what was there."""
+    """While a process holds the write lock, another finds the committed state."""
     folder = repository(tmp_path / "p", {"a.py": "word"})
     age(folder)
     update(folder)
@@ -247,7 +246,7 @@ def test_a_reader_is_not_blocked_by_a_writer(tmp_path: Path) -> None:
 
 
 def test_waiting_for_a_writer_can_be_stopped(tmp_path: Path) -> None:
-    """A process that has something to write waits its turn, until `check` raises."""
+    """A process waits for the write lock until `check` raises."""
     folder = repository(tmp_path / "p", {"a.py": "word"})
     update(folder)
     (folder / "b.py").write_text("word")
@@ -269,8 +268,8 @@ def test_waiting_for_a_writer_can_be_stopped(tmp_path: Path) -> None:
     assert sorted(found(folder, "word")) == ["a.py", "b.py"]
 
 
-def test_a_writer_that_never_ends_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is new is found all the same, and why it took so long is said."""
+def test_the_wait_for_a_writer_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New files are found nevertheless, and a notice names the reason for the delay."""
     monkeypatch.setattr(index_module, "_WRITER_TIMEOUT", 0.2)
     folder = write(tmp_path, {"a.md": "alpha"})
     assert found(folder, "alpha") == ["a.md"]
@@ -284,8 +283,8 @@ def test_a_writer_that_never_ends_is_not_waited_for(tmp_path: Path, monkeypatch:
     assert "another process has had it locked for 0.2 s" in notice
 
 
-def test_the_folder_may_be_deleted_while_it_is_used(tmp_path: Path) -> None:
-    """Who has it open goes on; who comes then makes a new one."""
+def test_the_folder_may_be_deleted_while_the_index_is_open(tmp_path: Path) -> None:
+    """The open index remains usable; a later search creates a new one."""
     folder = repository(tmp_path / "p", {"a.py": "word"})
     with Index(str(folder), go_on, index_path(str(folder))) as index:
         index.update(list_files(str(folder), go_on))
@@ -295,7 +294,7 @@ def test_the_folder_may_be_deleted_while_it_is_used(tmp_path: Path) -> None:
 
 
 def test_a_long_statement_can_be_stopped(tmp_path: Path) -> None:
-    """SQLite is interrupted, and what `check` raised comes out."""
+    """SQLite is interrupted, and the exception of `check` is raised."""
 
     class Late(Exception):
         pass
@@ -313,9 +312,9 @@ def test_a_long_statement_can_be_stopped(tmp_path: Path) -> None:
             index.execute(endless).fetchone()
 
 
-# --- kill -9 ----------------------------------------------------------------------------------
+# --- SIGKILL ---------------------------------------------------------------------------------
 
-VICTIM = textwrap.dedent("""
+KILLED_UPDATE = textwrap.dedent("""
     import sys
     sys.path[:0] = [sys.argv[2]]
     from memory_projects import go_on
@@ -329,53 +328,55 @@ VICTIM = textwrap.dedent("""
 
 
 @pytest.mark.parametrize("after", [1, 19, 20, 21, 57, 130])
-def test_a_killed_update_leaves_a_sound_index(tmp_path: Path, after: int) -> None:
-    """Killed after so many files: what was committed is there, the next update does the rest only."""
+def test_a_killed_update_leaves_a_consistent_index(tmp_path: Path, after: int) -> None:
+    """Committed batches remain, and the next update indexes only the other files."""
     folder = repository(
         tmp_path / "p", {f"{number:03}.txt": f"word w{number} " * 50 for number in range(150)}
     )
     age(folder)
     here = str(Path(__file__).parents[1])
-    victim = subprocess.Popen([sys.executable, "-c", VICTIM, str(folder), here], stdout=subprocess.PIPE)
-    assert victim.stdout is not None
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED_UPDATE, str(folder), here], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
     for _ in range(after):
-        victim.stdout.readline()
-    victim.send_signal(signal.SIGKILL)
-    victim.communicate()
+        process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
     with Index(str(folder), go_on, index_path(str(folder))) as index:
         index.verify()
-        kept = index.execute("SELECT count(*) FROM files").fetchone()[0]
-    assert kept % 20 == 0 or kept == 150
-    # The last of a batch is told before it is committed.
-    assert kept >= (after - 1) // 20 * 20
+        content = index.execute("SELECT count(*) FROM files").fetchone()[0]
+    assert content % 20 == 0 or content == 150
+    # Progress reports the last file of a batch before the commit.
+    assert content >= (after - 1) // 20 * 20
     answer = ask(folder, "word", limit=200)
     assert len(answer.matches) == 150
-    assert (answer.update.new, answer.notices) == (150 - kept, [])
+    assert (answer.update.new, answer.notices) == (150 - content, [])
 
 
 # --- damage -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with its index, to damage copies of."""
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with its index; tests damage copies of it."""
     files = {f"{number:02}.py": f"def function{number}(): return word{number % 7}\n" for number in range(60)}
-    folder = repository(tmp_path_factory.mktemp("sound") / "p", dict(files))
+    folder = repository(tmp_path_factory.mktemp("indexed") / "p", dict(files))
     age(folder)
     update(folder)
     return folder
 
 
-def copy(sound: Path, tmp_path: Path) -> Path:
-    """A copy; the time of its files stays, their inodes do not, so all of them are looked at again."""
-    shutil.copytree(sound, tmp_path / "copy", symlinks=True)
+def copy(indexed: Path, tmp_path: Path) -> Path:
+    """A copy with the same modification times but other inodes, so that all files are read again."""
+    shutil.copytree(indexed, tmp_path / "copy", symlinks=True)
     return tmp_path / "copy"
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_damage_never_is_an_error(sound: Path, tmp_path: Path, seed: int) -> None:
-    """Bytes changed anywhere: a search answers, and after `verify` all is right again."""
-    folder = copy(sound, tmp_path)
+def test_random_damage_never_is_an_error(indexed: Path, tmp_path: Path, seed: int) -> None:
+    """With random bytes changed, a search succeeds; after `verify` its result is right again."""
+    folder = copy(indexed, tmp_path)
     chance = random.Random(seed)
     path = folder / DATABASE
     data = bytearray(path.read_bytes())
@@ -400,9 +401,9 @@ def test_random_damage_never_is_an_error(sound: Path, tmp_path: Path, seed: int)
 @pytest.mark.parametrize(
     "content", [b"", b"x" * 100, b"SQLite format 3\0", b"\0" * 8192, hashlib.sha256(b"x").digest() * 500]
 )
-def test_a_file_that_is_no_database_is_replaced(sound: Path, tmp_path: Path, content: bytes) -> None:
-    """With a notice, unless it is empty: that is a database without anything in it."""
-    folder = copy(sound, tmp_path)
+def test_a_file_of_another_format_is_replaced(indexed: Path, tmp_path: Path, content: bytes) -> None:
+    """With a notice, unless it is empty: an empty file is an empty database."""
+    folder = copy(indexed, tmp_path)
     (folder / DATABASE).write_bytes(content)
     answer = ask(folder, "word3", limit=50)
     assert len(answer.matches) == 9
@@ -412,9 +413,9 @@ def test_a_file_that_is_no_database_is_replaced(sound: Path, tmp_path: Path, con
     assert ask(folder, "word3").notices == []
 
 
-def test_a_row_that_is_not_as_it_was_written_is_damage(sound: Path, tmp_path: Path) -> None:
-    """Terms that are others than those given to the full-text tables would leave wrong words behind."""
-    folder = copy(sound, tmp_path)
+def test_a_changed_row_is_damage(indexed: Path, tmp_path: Path) -> None:
+    """Other terms than those of the full-text tables would leave wrong words in the index."""
+    folder = copy(indexed, tmp_path)
     with sqlite3.connect(folder / DATABASE) as connection:
         connection.execute(
             "UPDATE files SET terms = (SELECT terms FROM files WHERE path = CAST('01.py' AS BLOB))"
@@ -428,12 +429,12 @@ def test_a_row_that_is_not_as_it_was_written_is_damage(sound: Path, tmp_path: Pa
     assert [match.path for match in answer.matches] == ["02.py"]
 
 
-def test_a_damaged_index_that_others_use_is_not_pulled_away(
-    sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_damaged_index_in_use_is_not_replaced(
+    indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is replaced when they are done; until then a search helps itself in memory."""
+    """It is replaced when no other process uses it; until then a search uses an index in memory."""
     monkeypatch.setattr(index_module, "_READER_TIMEOUT", 0.1)
-    folder = copy(sound, tmp_path)
+    folder = copy(indexed, tmp_path)
     lock = os.open(folder / ".loops/.cache/memory.lock", os.O_RDWR)
     files.flock(lock, files.LOCK_SH)
     (folder / DATABASE).write_bytes(b"nothing")
@@ -444,16 +445,15 @@ def test_a_damaged_index_that_others_use_is_not_pulled_away(
     assert "has been rebuilt" in ask(folder, "word3").notices[0]
 
 
-# --- no room ----------------------------------------------------------------------------------
+# --- no storage -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["folder-in-its-place", "file-in-the-folders-place", "link"])
-def test_where_no_index_can_be_kept_one_is_made_in_memory(tmp_path: Path, how: str) -> None:
-    """And that is said."""
+@pytest.mark.parametrize("obstacle", ["folder-in-its-place", "file-in-the-folders-place", "link"])
+def test_an_index_that_cannot_be_stored_is_in_memory(tmp_path: Path, obstacle: str) -> None:
     folder = repository(tmp_path / "p", {"a.py": "word"})
-    if how == "folder-in-its-place":
+    if obstacle == "folder-in-its-place":
         (folder / DATABASE).mkdir(parents=True)
-    elif how == "file-in-the-folders-place":
+    elif obstacle == "file-in-the-folders-place":
         write(folder, {".loops/.cache": "x"})
     else:
         write(folder, {".loops/.cache/x": "x"})
@@ -464,8 +464,8 @@ def test_where_no_index_can_be_kept_one_is_made_in_memory(tmp_path: Path, how: s
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_full_disk_is_no_error(tmp_path: Path) -> None:
-    """A bound on the size of files stands for it: the search answers from memory."""
+def test_a_full_disk_is_not_an_error(tmp_path: Path) -> None:
+    """A limit on the file size simulates it: the search uses an index in memory."""
     folder = repository(tmp_path / "p", {f"{number}.txt": f"word w{number} " * 500 for number in range(50)})
     here = str(Path(__file__).parents[1])
     code = textwrap.dedent("""

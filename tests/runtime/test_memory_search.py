@@ -1,4 +1,4 @@
-"""Memory search: words, identifiers, weights, order and lines; a query is treated only as data."""
+"""Memory search: words, identifiers, weights, order and lines; a query is data only."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_a_file_is_found_by_words_of_its_content(project: Path, query: str, path: str) -> None:
-    """Identifiers by their parts and as a whole, words in other forms, any script."""
+    """Identifiers match in full and by their parts, words in other forms, in any script."""
     assert found(project, query)[:1] == [path]
 
 
@@ -69,31 +69,28 @@ def test_a_file_is_found_by_words_of_its_content(project: Path, query: str, path
         ("http_server.py", "src/http_server.py"),
     ],
 )
-def test_a_file_is_found_by_what_it_is(project: Path, query: str, path: str) -> None:
-    """Path, name, extension, the comment at its head, headings, titles, names it defines."""
+def test_a_file_is_found_by_its_metadata(project: Path, query: str, path: str) -> None:
+    """Path, name, extension, leading comment, headings, titles and defined names."""
     assert found(project, query, matching_strategy="metadata")[:1] == [path]
 
 
-def test_metadata_does_not_look_into_bodies(project: Path) -> None:
-    """A word that only stands in the text is not found by it."""
+def test_metadata_does_not_include_the_body(project: Path) -> None:
     assert found(project, "soup") == ["data/menu.yaml"]
     assert found(project, "soup", matching_strategy="metadata") == []
 
 
 def test_the_best_line_is_shown(project: Path) -> None:
-    """The first of those that have most of what was looked for."""
+    """The snippet is the first of the lines with the most terms of the query."""
     (match, *_) = ask(project, "parse config").matches
     assert (match.path, match.line, match.snippet) == ("src/config.py", 5, "def parseConfig(text):")
 
 
 def test_a_match_by_path_alone_has_no_line(project: Path) -> None:
-    """There is nothing to show."""
     (match,) = ask(project, "web").matches
     assert (match.path, match.line, match.snippet) == ("web/app.ts", None, None)
 
 
-def test_a_long_line_is_cut_about_its_first_word(tmp_path: Path) -> None:
-    """A snippet is short and has the word."""
+def test_a_long_line_is_shortened_around_the_matching_word(tmp_path: Path) -> None:
     folder = repository(tmp_path / "p", {"a.txt": "padding " * 1000 + "treasure " + "padding " * 1000})
     (match,) = ask(folder, "treasure").matches
     assert match.snippet is not None
@@ -104,7 +101,7 @@ def test_a_long_line_is_cut_about_its_first_word(tmp_path: Path) -> None:
 
 
 def test_equal_scores_are_in_the_order_of_paths(tmp_path: Path) -> None:
-    """Whatever order they were indexed in."""
+    """The order of indexing does not matter."""
     names = [f"{letter}.txt" for letter in "qwertyuiopasdfgh"]
     folder = repository(tmp_path / "p", {})
     for name in random.Random(4).sample(names, len(names)):
@@ -114,15 +111,15 @@ def test_equal_scores_are_in_the_order_of_paths(tmp_path: Path) -> None:
 
 
 def test_history_and_inputs_count_less_than_the_query(tmp_path: Path) -> None:
-    """They decide between what the query finds, and find where it finds nothing."""
-    words = {
+    """They order the matches of the query, and find files if there is no query."""
+    files: dict[str, str | bytes] = {
         "alpha.txt": "engine\n",
         "beta.txt": "engine\n",
         "gamma.txt": "brake\n",
         "x.txt": "other\n",
         "y.txt": "y z\n",
     }
-    folder = repository(tmp_path / "p", words)
+    folder = repository(tmp_path / "p", files)
     assert found(folder, "engine") == ["alpha.txt", "beta.txt"]
     assert found(folder, "engine", history="what about beta?") == ["beta.txt", "alpha.txt"]
     assert found(folder, "engine", inputs={"topic": "beta"})[0] == "beta.txt"
@@ -140,7 +137,7 @@ def test_history_and_inputs_count_less_than_the_query(tmp_path: Path) -> None:
 
 
 def test_the_number_of_matches_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By `limit`, ten without it, and by how much an answer may hold, which is said."""
+    """By `limit` (default 10) and by the size of an answer, with a notice."""
     folder = repository(tmp_path / "p", {f"{number:02}.txt": "treasure" for number in range(30)})
     assert len(found(folder, "treasure")) == 10
     assert len(found(folder, "treasure", limit=25)) == 25
@@ -164,13 +161,12 @@ def test_the_number_of_matches_is_bounded(tmp_path: Path, monkeypatch: pytest.Mo
         {"matching_strategy": ["content"]},
     ],
 )
-def test_a_field_of_a_wrong_kind_is_refused(fields: dict[str, object]) -> None:
-    """With words that say what it must be."""
+def test_a_field_of_a_wrong_type_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(BadRequest, match=f"`{next(iter(fields))}` is "):
         read_request({"query": "x", **fields})
 
 
-# --- a request is data ------------------------------------------------------------------------
+# --- hostile queries --------------------------------------------------------------------------
 
 HOSTILE = [
     "",
@@ -206,16 +202,15 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("query", HOSTILE, ids=range(len(HOSTILE)))
-def test_no_text_is_an_error(project: Path, query: str) -> None:
-    """Operators, quotes, a megabyte, nothing at all: matches or none."""
+def test_any_query_is_accepted(project: Path, query: str) -> None:
+    """Operators, quotes, a megabyte of text and empty queries."""
     for strategy in search.STRATEGIES:
         assert isinstance(found(project, query, matching_strategy=strategy, history=query), list)
 
 
 @settings(max_examples=200)
 @given(st.text(max_size=200) | st.text(alphabet="\"'()*:^-+ab OR{}\\\n\0", max_size=80))
-def test_any_text_can_be_looked_for(project: Path, text: str) -> None:
-    """With an index of its own terms at hand, every term of a text is found by the text."""
+def test_any_text_can_be_searched(project: Path, text: str) -> None:
     with Index(str(project), go_on, index_path(str(project))) as index:
         search.find(index, str(project), [search.Source(text, 1.0), search.Source(text, 0.5)], "content", 5)
 
@@ -223,21 +218,21 @@ def test_any_text_can_be_looked_for(project: Path, text: str) -> None:
 @settings(max_examples=200)
 @given(st.text(max_size=100), st.text(max_size=100))
 def test_terms_are_letters_and_digits_only(first: str, second: str) -> None:
-    """So they mean nothing to SQLite; and the terms of two lines are those of one and of the other."""
-    found = terms(first)
-    assert all(term.isalnum() and not any(map(str.isspace, term)) for term in found)
-    assert terms(f"{first}\n{second}") == [*found, *terms(second)]
-    assert term_text(first).split(" ") == (found or [""])
+    """Terms contain no operator of SQLite, and the terms of two lines are those of each line."""
+    of_first = terms(first)
+    assert all(term.isalnum() and not any(map(str.isspace, term)) for term in of_first)
+    assert terms(f"{first}\n{second}") == [*of_first, *terms(second)]
+    assert term_text(first).split(" ") == (of_first or [""])
 
 
 @settings(max_examples=100)
 @given(st.from_regex(r"[a-z]{1,12}", fullmatch=True))
 def test_a_file_is_found_by_each_of_its_words(tmp_path_factory: pytest.TempPathFactory, word: str) -> None:
-    """What SQLite makes of a term when it is indexed and when it is looked for is the same."""
+    """SQLite splits terms in the same way when indexing and when searching."""
     with Index("", go_on, None) as index:
-        shown = term_text(f"{word} {word.title()}X {word}_ü{word}")
-        index.execute("INSERT INTO contents (rowid, path, text) VALUES (1, '', ?)", (shown,))
-        for term in set(shown.split()):
+        indexed = term_text(f"{word} {word.title()}X {word}_ü{word}")
+        index.execute("INSERT INTO contents (rowid, path, text) VALUES (1, '', ?)", (indexed,))
+        for term in set(indexed.split()):
             assert index.execute(
                 "SELECT rowid FROM contents WHERE contents MATCH ?", (f'"{term}"',)
             ).fetchall()
@@ -260,13 +255,13 @@ def test_a_file_is_found_by_each_of_its_words(tmp_path_factory: pytest.TempPathF
         ("ring", "ring"),
     ],
 )
-def test_forms_of_a_word_are_one(words: str, stemmed: str) -> None:
-    """English plurals and verbs; what only looks like one stays."""
+def test_forms_of_a_word_have_one_stem(words: str, stemmed: str) -> None:
+    """English plurals and verb forms; words that only look like them are unchanged."""
     assert {stem(word) for word in words.split()} == {stemmed}
 
 
-def test_texts_are_taken_out_of_any_value() -> None:
-    """In order; names of maps, booleans and null are no texts."""
+def test_the_texts_of_any_value_are_extracted() -> None:
+    """In order, with numbers; keys of maps, booleans and null are left out."""
     assert plain_text({"a": ["x", {"b": "y"}], "c": 3, "d": None, "e": True, "f": 1.5}) == "x\ny\n3\n1.5"
     deep: object = "end"
     for _ in range(50_000):
@@ -317,8 +312,8 @@ def test_texts_are_taken_out_of_any_value() -> None:
         ("a.html", "<html><title>Page</title>", "Page", ""),
     ],
 )
-def test_an_outline_has_what_a_file_says_of_itself(path: str, text: str, about: str, symbols: str) -> None:
-    """The comment at the head or the headings, and the names defined."""
+def test_an_outline_has_description_and_symbols(path: str, text: str, about: str, symbols: str) -> None:
+    """The description is the leading comment or the headings; symbols are the defined names."""
     assert outline(path, text) == (about, symbols)
 
 
@@ -327,10 +322,9 @@ def test_an_outline_has_what_a_file_says_of_itself(path: str, text: str, about: 
     st.sampled_from(["a.py", "a.md", "a.json", "a.c", "a.sexp", "Makefile", "a.sql", "a"]),
     st.text(max_size=500),
 )
-def test_any_text_has_an_outline(path: str, text: str) -> None:
-    """Of bounded size."""
-    found = outline(path, text)
-    assert len(found.about) <= 4_000
+def test_the_outline_of_any_text_is_bounded(path: str, text: str) -> None:
+    result = outline(path, text)
+    assert len(result.about) <= 4_000
 
 
 @pytest.mark.parametrize(
@@ -355,7 +349,7 @@ def test_any_text_has_an_outline(path: str, text: str) -> None:
         "pub ",
     ],
 )
-def test_an_outline_of_a_hostile_file_takes_no_time(piece: str) -> None:
-    """A megabyte of one thing makes no pattern go back and forth."""
+def test_an_outline_of_a_hostile_file_is_fast(piece: str) -> None:
+    """A megabyte of one repeated piece causes no backtracking."""
     for path in ("a.py", "a.md", "a.json", "a.c", "a.sexp", "a.sh", "Makefile", "a.sql"):
         outline(path, piece * ((1 << 20) // len(piece)))
