@@ -18,8 +18,8 @@ from llc.runtime.launch import run as launch_run
 from llc.runtime.project import options
 
 
-class Ran:
-    """A run that is over: its exit code, the JSON object of `--json`, its events, what stderr got."""
+class FinishedRun:
+    """A finished run: exit code, JSON object of `--json`, events and stderr."""
 
     def __init__(self, folder: Path, code: int, stdout: str, stderr: str) -> None:
         self.code = code
@@ -29,23 +29,23 @@ class Ran:
         lines = journals[-1].read_text("utf-8").splitlines() if journals else []
         self.events: list[dict[str, Any]] = [json.loads(line) for line in lines]
 
-    def all(self, event: str, field: str) -> list[Any]:
-        """A field of each event of a kind."""
+    def event_fields(self, event: str, field: str) -> list[Any]:
+        """Values of a field of all events of a kind."""
         return [line.get(field) for line in self.events if line["event"] == event]
 
     @property
     def path(self) -> str:
-        """The states entered, each with its iteration, as in `check1 fix1 check2`."""
+        """Entered states with their iterations, as in `check1 fix1 check2`."""
         entered = [line for line in self.events if line["event"] == "state_enter"]
         return " ".join(f"{line['state']}{line['iteration']}" for line in entered)
 
     @property
     def commands(self) -> list[str]:
-        return self.all("action_start", "action")
+        return self.event_fields("action_start", "action")
 
     @property
     def verdicts(self) -> list[str]:
-        return self.all("evaluate", "verdict")
+        return self.event_fields("evaluate", "verdict")
 
     @property
     def ended(self) -> tuple[str, str, str]:
@@ -54,17 +54,17 @@ class Ran:
 
     @property
     def error(self) -> str:
-        """What went wrong, as the outcome says it; '' where nothing did."""
+        """Message of the error in the outcome; '' without an error."""
         error = self.outcome["error"]
         return f"{error['kind']}: {error['message']}" if error else ""
 
 
-Run = Callable[..., Ran]
+Run = Callable[..., FinishedRun]
 
 
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of its own for each test, and an environment that says nothing to llc."""
+    """A project folder for each test, and an environment without variables of llc."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in ("LLC_LLM_MODEL", "LLC_AGENT", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
@@ -74,46 +74,46 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def scripted(project: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """`scripted(loop, world, "--max-iterations", "3")`: both are YAML texts."""
+    """Function `scripted(loop, world, "--max-iterations", "3")`; loop and world are YAML texts."""
 
-    def scripted(loop: str, world: str = "[]", *words: str) -> Ran:
+    def scripted(loop: str, world: str = "[]", *words: str) -> FinishedRun:
         (project / "loop.yaml").write_text(loop)
         (project / "world.yaml").write_text(world)
         line = ["loop.yaml", "--script", "world.yaml", "--json", *words]
-        given = parse.read("llc run", subcommands.find("run"), line)
-        assert given is not None
-        values = options.values(given.pop("loop"), given)
+        arguments = parse.read("llc run", subcommands.find("run"), line)
+        assert arguments is not None
+        values = options.values(arguments.pop("loop"), arguments)
         out, err = project / "stdout", project / "stderr"
         with monkeypatch.context() as patch, out.open("w") as stdout, err.open("w") as stderr:
             patch.setattr("sys.stdout", stdout)
             patch.setattr("sys.stderr", stderr)
             code = launch_run.run(values)
-        return Ran(project, code, out.read_text(), err.read_text())
+        return FinishedRun(project, code, out.read_text(), err.read_text())
 
     return scripted
 
 
 @pytest.fixture
 def llc(project: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """`llc("validate", "loop.yaml")` in this process."""
+    """Function `llc("validate", "loop.yaml")` that runs in this process."""
     return run_llc
 
 
 @pytest.fixture
 def real(project: Path, llc: Callable[..., subprocess.CompletedProcess[str]]) -> Run:
-    """`real(loop, "--no-llm", PATH=…)`: `llc run` in the real world."""
+    """Function `real(loop, "--no-llm", PATH=…)` that runs `llc run` in the real world."""
 
-    def real(loop: str, *words: str, **env: str) -> Ran:
+    def real(loop: str, *words: str, **env: str) -> FinishedRun:
         (project / "loop.yaml").write_text(loop)
-        done = llc("run", "loop.yaml", "--json", *words, **env)
-        return Ran(project, done.returncode, done.stdout, done.stderr)
+        process = llc("run", "loop.yaml", "--json", *words, **env)
+        return FinishedRun(project, process.returncode, process.stdout, process.stderr)
 
     return real
 
 
 @pytest.fixture
 def programs(project: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
-    """`programs("claude", "echo done")` puts a shell script on the PATH."""
+    """Function `programs("claude", "echo done")` that puts a shell script on the PATH."""
     folder = project / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")

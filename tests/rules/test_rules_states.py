@@ -45,7 +45,7 @@ states:
     ("then", "path"),
     [("check", "check1 fix1 check2 done2"), ("verify", "check1 fix1 verify1 done1")],
 )
-def test_rule_01_an_iteration_ends_where_a_state_has_already_run(scripted: Run, then: str, path: str) -> None:
+def test_rule_01_iteration_ends_when_a_state_is_entered_again(scripted: Run, then: str, path: str) -> None:
     """check → fix → check → done is two iterations, check → fix → verify → done is one."""
     world = "[{state: check, results: [{exit_code: 1}, {exit_code: 0}]}, {kind: shell}]"
     ran = scripted(CHECK_FIX % then, world)
@@ -53,8 +53,8 @@ def test_rule_01_an_iteration_ends_where_a_state_has_already_run(scripted: Run, 
     assert ran.outcome["iterations"] == int(path[-1])
 
 
-def test_rule_01_current_and_ping_pong_always_count(scripted: Run) -> None:
-    """A state that routes to itself begins an iteration each time, and so do two that alternate."""
+def test_rule_01_self_loops_and_alternation_count_as_iterations(scripted: Run) -> None:
+    """A state that routes to itself starts an iteration each time, and so do two that alternate."""
     retry = "name: r\ninitial: a\nstates:\n  a: {action: x, on_success: z, on_failure: $current}\n"
     ran = scripted(retry + "  z: {terminal: true}\n", "[{state: a, exit_code: 1}]", "--max-iterations", "3")
     assert ran.path == "a1 a2 a3"
@@ -63,35 +63,35 @@ def test_rule_01_current_and_ping_pong_always_count(scripted: Run) -> None:
 
 
 def test_rule_01_max_iterations_bounds_every_program_and_is_50(scripted: Run) -> None:
-    """Also one whose initial state is never entered again, and without being asked for."""
+    """Also a loop whose initial state is not entered again, and by default."""
     ran = scripted(PING_PONG, "[{exit_code: 1}]")
     assert ran.ended == ("limit", "max_iterations", "pong")
     assert ran.outcome["iterations"] == ran.path.count("ping") == 50
 
 
-def test_rule_01_nothing_else_stops_a_loop(scripted: Run) -> None:
-    """A loop that may take more iterations than the default takes them."""
+def test_rule_01_max_iterations_above_the_default(scripted: Run) -> None:
+    """A loop with a higher limit may run more iterations than the default."""
     ran = scripted(PING_PONG + "max_iterations: 120", "[{exit_code: 1}]")
     assert ran.outcome["iterations"] == 120
 
 
 def test_rule_01_timeout_bounds_the_time_inside_an_action(real: Run) -> None:
-    """The loop's time ends an action that would take longer, and the loop with it."""
-    begun = time.monotonic()
+    """The timeout of the loop ends a longer action and the loop."""
+    started_at = time.monotonic()
     ran = real(
         "name: t\ninitial: a\ntimeout: 0.5\n"
         "states:\n  a: {action: sleep 60, on_success: a, on_failure: z, on_error: a}\n  z: {terminal: true}\n"
     )
     assert ran.ended == ("limit", "timeout", "a")
     assert ran.path == "a1"
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - started_at < 30
 
 
 # --- 2 prev, result, captured -----------------------------------------------------------------
 
 
 def test_rule_02_prev_is_the_last_action_that_ran_before_this_state(scripted: Run) -> None:
-    """A state without an action is looked through, and a state's own action is not its `prev`."""
+    """States without an action are skipped, and a state's own action is not its `prev`."""
     loop = """
 name: p
 initial: first
@@ -113,7 +113,7 @@ states:
 
 
 def test_rule_02_result_stays_readable_in_the_following_states(scripted: Run) -> None:
-    """`result` is the latest evaluation, through states that evaluate nothing."""
+    """`result` is the latest evaluation, across states without an evaluator."""
     loop = """
 name: r
 initial: fix
@@ -127,7 +127,7 @@ states:
 
 
 def test_rule_02_output_loses_its_final_newline_as_in_a_shell(real: Run) -> None:
-    """`captured.x` holds output, stderr, exit code and duration; of newlines only the last one goes."""
+    """`captured.x` has output, stderr, exit code and duration; only the last newline is removed."""
     ran = real(
         """
 name: c
@@ -149,7 +149,7 @@ states:
 
 
 def test_rule_03_a_terminal_runs_its_action_and_the_loop_ends(real: Run, project: Path) -> None:
-    """Whatever the action does, the terminal says how the loop ended."""
+    """The terminal state decides the status, whatever the result of its action."""
     ran = real("name: t\ninitial: z\nstates:\n  z: {action: 'touch here; exit 9', terminal: true}\n")
     assert (project / "here").exists()
     assert ran.ended == ("success", "terminal", "z")
@@ -177,14 +177,14 @@ states:
         pytest.param(ENDS % ("timeout: 0.3", "sleep 9", ""), 3, "limit", id="timeout"),
     ],
 )
-def test_rule_03_the_exit_code_says_how_it_ended(real: Run, loop: str, code: int, status: str) -> None:
+def test_rule_03_exit_code_of_an_outcome(real: Run, loop: str, code: int, status: str) -> None:
     """0 success, 1 a failure terminal or an error, 2 an invalid loop, 3 a limit."""
     ran = real(loop)
     assert (ran.code, ran.outcome["status"]) == (code, status)
 
 
 def test_rule_03_a_budget_ends_with_3(scripted: Run) -> None:
-    """A budget is a limit like the others."""
+    """A budget is a limit."""
     loop = "name: b\ninitial: a\nbudget: {usd: 1}\nstates:\n  a: {action: /x, next: a}\n"
     ran = scripted(loop, "[{usage: {usd: 0.6}}]")
     assert (ran.code, ran.ended) == (3, ("limit", "budget", "a"))
@@ -192,7 +192,7 @@ def test_rule_03_a_budget_ends_with_3(scripted: Run) -> None:
 
 @pytest.mark.parametrize("words", [(), ("--max-iterations", "none"), ("--no-such-flag",), ("no-such-loop",)])
 def test_rule_03_bad_usage_ends_with_2(llc: Run, words: tuple[str, ...]) -> None:
-    """A missing argument, a bad number, an unknown flag, an unknown loop."""
+    """A missing argument, an invalid number, an unknown option, an unknown loop."""
     assert llc("run", *words).returncode == 2
 
 
@@ -234,43 +234,41 @@ def measured(values: str) -> str:
     return f"[{{state: measure, results: [{values}]}}, {{state: fix, output: '1000'}}]"
 
 
-def test_rule_04_a_state_compares_with_what_it_measured_last(scripted: Run) -> None:
-    """The first measurement is progress, and what the other action prints counts for nothing."""
+def test_rule_04_state_compares_with_its_last_measurement(scripted: Run) -> None:
+    """The first measurement is progress; the output of other actions does not count."""
     ran = scripted(MEASURE % "", measured("{output: 9}, {output: 4}, {output: 0}"))
     assert ran.verdicts == ["progress", "progress", "target"]
-    assert [details["previous"] for details in ran.all("evaluate", "details")] == [None, 9, 4]
+    assert [details["previous"] for details in ran.event_fields("evaluate", "details")] == [None, 9, 4]
 
 
 def test_rule_04_a_first_measurement_at_the_target_is_target(scripted: Run) -> None:
-    """There is nothing to compare with, and nothing left to do."""
+    """Although there is no earlier measurement."""
     assert scripted(MEASURE % "", measured("{output: 0}")).verdicts == ["target"]
 
 
 def test_rule_04_a_metric_that_does_not_move_stalls(scripted: Run) -> None:
-    """The trap of the seed's template, which read the output of the other action."""
+    """The seed's template would read the output of the other action."""
     ran = scripted(MEASURE % ', previous: "${prev.output}"', measured("{output: 9}, {output: 9}"))
-    assert ran.verdicts == ["progress", "progress"]  # 9 is less than the 1000 that `fix` printed
+    assert ran.verdicts == ["progress", "progress"]  # 9 is less than the 1000 printed by `fix`
     ran = scripted(MEASURE % "", measured("{output: 9}, {output: 9}"))
     assert ran.verdicts == ["progress", "stall"]
 
 
-@pytest.mark.parametrize(("printed", "why"), [("''", "undefined or empty"), ("no number", "is not a number")])
-def test_rule_04_a_previous_that_is_no_number_falls_back_and_says_so(
-    scripted: Run, printed: str, why: str
-) -> None:
-    """An explicit `previous` that is undefined or not a number is told in the event's details."""
-    world = (
-        f"[{{state: measure, results: [{{output: 9}}, {{output: 9}}]}}, {{state: fix, output: {printed}}}]"
-    )
+@pytest.mark.parametrize(
+    ("output", "reason"), [("''", "undefined or empty"), ("no number", "is not a number")]
+)
+def test_rule_04_invalid_previous_falls_back_and_is_reported(scripted: Run, output: str, reason: str) -> None:
+    """The event details report an explicit `previous` that is undefined or not a number."""
+    world = f"[{{state: measure, results: [{{output: 9}}, {{output: 9}}]}}, {{state: fix, output: {output}}}]"
     ran = scripted(MEASURE % ', previous: "${prev.output}"', world)
     assert ran.verdicts == ["progress", "stall"]
-    first, second = ran.all("evaluate", "details")
+    first, second = ran.event_fields("evaluate", "details")
     assert "undefined" in first["previous_ignored"]
-    assert why in second["previous_ignored"]
+    assert reason in second["previous_ignored"]
     assert second["previous"] == 9
 
 
 def test_rule_04_emit_fsm_still_shows_the_seeds_form() -> None:
-    """`previous: "${prev.output}"` stands in what `--emit fsm` prints for the paradigm."""
+    """`--emit fsm` prints `previous: "${prev.output}"` for the paradigm."""
     loop = "paradigm: convergence\nname: c\ncheck: make count\ntoward: 0\nusing: make fix\n"
     assert 'previous: "${prev.output}"' in print_fsm(compile_text(loop).loop)

@@ -18,7 +18,7 @@ Run = Callable[..., Any]
 
 
 def action_loop(action: str, more: str = "") -> str:
-    """A loop that captures what `note.txt` holds and then runs one action."""
+    """A loop that captures the content of `note.txt` and then runs one action."""
     text = json.dumps(action)
     return f"""
 name: a
@@ -41,23 +41,23 @@ def findings(text: str) -> list[Diagnostic]:
 # --- 5 Nested context -------------------------------------------------------------------------
 
 
-def test_rule_05_a_context_value_may_hold_variables(scripted: Run) -> None:
-    """Expanded when used, depth-first, whatever they are of."""
+def test_rule_05_context_value_may_contain_variables(scripted: Run) -> None:
+    """Variables of any namespace are expanded at each use, depth-first."""
     more = 'context: {a: "1 ${context.b}", b: "2 ${context.c} ${env.HOME}", c: "3"}'
     ran = scripted(action_loop("echo ${context.a}", more), "rules: [{}]\nenv: {HOME: /home/kim}")
     assert ran.commands[-1] == "echo 1 2 3 '/home/kim'"
 
 
 def test_rule_05_a_cycle_is_an_error() -> None:
-    """Through however many values it goes."""
+    """For any length of the cycle."""
     (finding, *_) = findings(
         action_loop("echo ${context.a}", 'context: {a: "${context.b}", b: "${context.a}"}')
     )
     assert (finding.id, finding.severity) == ("context-cycle", "error")
 
 
-def test_rule_05_a_variable_in_a_variable_is_refused() -> None:
-    """`${${…}}` is not supported, and says what to do instead."""
+def test_rule_05_nested_variable_is_an_error() -> None:
+    """The help for `${${…}}` has an alternative."""
     (finding,) = findings(action_loop("echo ${${context.a}}", "context: {a: b}"))
     assert finding.id == "nested-variable"
     assert "context" in (finding.help or "")
@@ -66,16 +66,16 @@ def test_rule_05_a_variable_in_a_variable_is_refused() -> None:
 # --- 6 `${` and the shell ---------------------------------------------------------------------
 
 
-def test_rule_06_the_shells_own_variables_pass_through(real: Run, project: Path) -> None:
-    """`${NAME}`, `${X:-d}`, `${#x}`, `${a%b}` in an action belong to the shell."""
+def test_rule_06_shell_variables_are_passed_through(real: Run, project: Path) -> None:
+    """`${NAME}`, `${X:-d}`, `${#x}`, `${a%b}` in an action are shell syntax."""
     (project / "note.txt").write_text("")
     ran = real(action_loop("x=a.txt; echo ${x} ${NONE:-d} ${#x} ${x%.txt} > said"))
     assert ran.code == 0
     assert (project / "said").read_text() == "a.txt d 5 a\n"
 
 
-def test_rule_06_an_unknown_word_is_an_error_with_a_suggestion() -> None:
-    """`${word.path}` is meant as a variable, and `word` is none of the seven."""
+def test_rule_06_unknown_namespace_is_an_error_with_a_suggestion() -> None:
+    """`${word.path}` has the form of a variable, but `word` is none of the seven namespaces."""
     (finding,) = findings(action_loop("echo ${capture.note.output}"))
     assert finding.id == "unknown-namespace"
     assert "`captured`" in (finding.help or "")
@@ -86,8 +86,8 @@ def test_rule_06_two_dollars_are_a_literal(scripted: Run) -> None:
     assert scripted(action_loop("echo '$${env.HOME}'"), "[{}]").commands[-1] == "echo '${env.HOME}'"
 
 
-def test_rule_06_a_default_stands_in_for_what_is_undefined(scripted: Run) -> None:
-    """`${…:default=text}`, which may be empty; what is defined and empty is no reason for it."""
+def test_rule_06_default_replaces_an_undefined_value(scripted: Run) -> None:
+    """`${…:default=text}` may be empty; a defined empty value is not replaced."""
     ran = scripted(
         action_loop("echo ${env.A:default=x y} ${env.B:default=} ${env.C:default=x}"),
         "rules: [{}]\nenv: {C: ''}",
@@ -96,7 +96,7 @@ def test_rule_06_a_default_stands_in_for_what_is_undefined(scripted: Run) -> Non
 
 
 def test_rule_06_an_undefined_variable_ends_the_loop_with_its_name(scripted: Run) -> None:
-    """Or takes the error route, where there is one."""
+    """Unless there is an error route."""
     loop = action_loop("echo ${env.NONE}")
     ran = scripted(loop, "[{}]")
     assert ran.ended == ("error", "error", "act")
@@ -106,8 +106,8 @@ def test_rule_06_an_undefined_variable_ends_the_loop_with_its_name(scripted: Run
     assert ran.verdicts == ["error"]
 
 
-def test_rule_06_the_validator_sees_a_capture_that_some_way_reaches_unset() -> None:
-    """It names the way on which the capture is not set."""
+def test_rule_06_validator_reports_capture_unset_on_some_path() -> None:
+    """The message shows the path."""
     loop = """
 name: c
 initial: check
@@ -143,10 +143,8 @@ READ = shlex.join(
     ],
     ids=["bare word", "part of a word", "inside '…'", 'inside "…"', "inside $(…)", "here-document"],
 )
-def test_rule_07_a_value_is_data_wherever_it_stands(
-    real: Run, project: Path, action: str, reached: str
-) -> None:
-    """It reaches the program byte for byte, and nothing else runs."""
+def test_rule_07_value_is_data_at_any_position(real: Run, project: Path, action: str, reached: str) -> None:
+    """It reaches the program byte for byte and is not executed."""
     (project / "note.txt").write_text(HOSTILE)
     ran = real(action_loop(action))
     assert ran.code == 0, ran.stderr
@@ -154,8 +152,8 @@ def test_rule_07_a_value_is_data_wherever_it_stands(
     assert not (project / "pwned").exists()
 
 
-def test_rule_07_result_and_env_are_data_too(scripted: Run) -> None:
-    """As are captures and `prev`; `context` and `loop` are the author's own text."""
+def test_rule_07_result_and_env_are_data(scripted: Run) -> None:
+    """So are captures and `prev`; `context` and `loop` are the author's own text."""
     loop = """
 name: d
 initial: a
@@ -180,15 +178,17 @@ env: {E: "$(e)"}
         "echo ${X:-${captured.note.output}}",
     ],
 )
-def test_rule_07_where_a_value_cannot_be_quoted_the_loop_is_refused(action: str) -> None:
-    """With what to write instead."""
+def test_rule_07_unquotable_position_is_an_error(action: str) -> None:
+    """The help shows an alternative."""
     (finding,) = findings(action_loop(action))
     assert (finding.id, finding.severity) == ("unquotable-variable", "error")
     assert finding.help
 
 
-def test_rule_07_raw_opts_out_and_is_named(scripted: Run, llc: Callable[..., Any], project: Path) -> None:
-    """The value is spliced as it is, and the validator names each use."""
+def test_rule_07_raw_value_is_not_quoted_and_is_reported(
+    scripted: Run, llc: Callable[..., Any], project: Path
+) -> None:
+    """The validator reports each use."""
     loop = action_loop("ls ${raw:captured.note.output}")
     assert scripted(loop, "[{output: '-l *.py'}]").commands[-1] == "ls -l *.py"
     (project / "raw.yaml").write_text(loop)
@@ -228,7 +228,7 @@ states:
 
 
 @pytest.mark.parametrize(("code", "verdict"), [(0, "success"), (1, "failure"), (5, "failure"), (3, "error")])
-def test_rule_08_an_evaluator_may_widen_them(scripted: Run, code: int, verdict: str) -> None:
+def test_rule_08_evaluator_may_set_the_codes(scripted: Run, code: int, verdict: str) -> None:
     """`evaluate: {type: exit_code, success: [0], failure: [1, 5]}`."""
     ran = scripted(JUDGED % "type: exit_code, success: [0], failure: [1, 5]", f"[{{exit_code: {code}}}]")
     assert ran.verdicts == [verdict]
@@ -251,12 +251,12 @@ def test_rule_08_an_evaluator_may_widen_them(scripted: Run, code: int, verdict: 
 def test_rule_08_a_crash_is_never_pattern_not_found(
     scripted: Run, kind: str, result: str, verdict: str
 ) -> None:
-    """126, 127 and signals are errors; other codes are as the pattern says."""
+    """126, 127 and signals are errors; for other codes the pattern decides."""
     assert scripted(JUDGED % f"type: {kind}", f"[{{{result}}}]").verdicts == [verdict]
 
 
-def test_rule_08_unless_ignore_exit(scripted: Run) -> None:
-    """`ignore_exit: true` judges the output all the same."""
+def test_rule_08_ignore_exit(scripted: Run) -> None:
+    """`ignore_exit: true` evaluates the output after a crash, too."""
     ran = scripted(
         JUDGED % "type: output_contains, pattern: ok, ignore_exit: true", "[{exit_code: 127, output: ok}]"
     )
@@ -267,7 +267,7 @@ def test_rule_08_unless_ignore_exit(scripted: Run) -> None:
 
 
 def test_rule_09_yes_no_on_and_off_are_strings(scripted: Run) -> None:
-    """YAML 1.2's booleans are `true` and `false`."""
+    """The booleans of YAML 1.2 are `true` and `false`."""
     ran = scripted(
         "name: off\ninitial: on\n"
         "states:\n  on: {action: yes, on_yes: no, on_no: no}\n  no: {terminal: true}\n",
@@ -292,12 +292,14 @@ states:
 """
 
 
-def test_rule_09_every_finding_comes_in_one_go_with_its_place(llc: Callable[..., Any], project: Path) -> None:
-    """Unknown and duplicate keys, wrong types, dangling targets, no way out, unrouted verdicts."""
+def test_rule_09_all_errors_are_reported_together(llc: Callable[..., Any], project: Path) -> None:
+    """Unknown and duplicate keys, wrong types, unknown targets, states without exit, unrouted verdicts, with
+    positions.
+    """
     (project / "wrong.yaml").write_text(WRONG)
     validated = llc("validate", "wrong.yaml")
     assert validated.returncode == 2
-    shown = validated.stderr
+    stderr = validated.stderr
     for id, line, at in (
         ("unknown-key", 4, "max_iteration"),
         ("unknown-state", 6, "dnoe"),
@@ -307,15 +309,15 @@ def test_rule_09_every_finding_comes_in_one_go_with_its_place(llc: Callable[...,
         ("duplicate-key", 11, "fix"),
     ):
         column = WRONG.split("\n")[line - 1].index(at) + 1
-        assert f"[{id}]" in shown
-        assert f"wrong.yaml:{line}:{column}\n" in shown, (id, shown)
-    assert "did you mean `max_iterations`?" in shown
-    assert "did you mean `done`?" in shown
-    assert " ^^^^ jumps here\n" in shown
+        assert f"[{id}]" in stderr
+        assert f"wrong.yaml:{line}:{column}\n" in stderr, (id, stderr)
+    assert "did you mean `max_iterations`?" in stderr
+    assert "did you mean `done`?" in stderr
+    assert " ^^^^ jumps here\n" in stderr
 
 
-def test_rule_09_states_nothing_leads_to_and_ways_without_end_are_told() -> None:
-    """Both are warnings: the loop can run."""
+def test_rule_09_unreachable_states_and_endless_cycles_are_warnings() -> None:
+    """The loop can run."""
     loop = """
 name: w
 initial: a
@@ -325,5 +327,5 @@ states:
   c: {action: x, next: d}
   d: {terminal: true}
 """
-    found = {(finding.id, finding.severity) for finding in findings(loop)}
-    assert found == {("never-ends", "warning"), ("unreachable-state", "warning")}
+    actual = {(finding.id, finding.severity) for finding in findings(loop)}
+    assert actual == {("never-ends", "warning"), ("unreachable-state", "warning")}

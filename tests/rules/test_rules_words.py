@@ -1,4 +1,4 @@
-"""Rules 15 to 20 of `loops.md`: words, names, models, dynamic targets, `on_error`, what compile writes."""
+"""Rules 15 to 20 of `loops.md`: keywords, names, models, dynamic targets, `on_error`, output of compile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Run = Callable[..., Any]
 
 # --- 15 Words ---------------------------------------------------------------------------------
 
-LATER = """
+LATER_SPELLING = """
 name: later
 initial: ask
 states:
@@ -32,21 +32,23 @@ states:
 
 
 def test_rule_15_on_yes_and_on_no_are_on_success_and_on_failure(scripted: Run) -> None:
-    """As later files write them."""
-    assert scripted(LATER, "[{exit_code: 1}]").path == "ask1 no1"
-    plain = LATER.replace("on_yes", "on_success").replace("on_no", "on_failure")
-    assert compile_text(plain).program.functions == compile_text(LATER).program.functions
+    """The spelling of later files."""
+    assert scripted(LATER_SPELLING, "[{exit_code: 1}]").path == "ask1 no1"
+    plain = LATER_SPELLING.replace("on_yes", "on_success").replace("on_no", "on_failure")
+    assert compile_text(plain).program.functions == compile_text(LATER_SPELLING).program.functions
 
 
-def test_rule_15_on_verdict_is_sugar_for_a_route(scripted: Run) -> None:
+def test_rule_15_on_verdict_is_shorthand_for_a_route(scripted: Run) -> None:
     """`on_blocked` routes the verdict `blocked`."""
-    ran = scripted(LATER, "[{kind: evaluate, results: [{verdict: partial}, {verdict: blocked}]}, {}]")
+    ran = scripted(
+        LATER_SPELLING, "[{kind: evaluate, results: [{verdict: partial}, {verdict: blocked}]}, {}]"
+    )
     assert ran.path == "ask1 judge1 judge2 wait2 yes2"
 
 
 def test_rule_15_max_steps_bounds_the_states_entered(scripted: Run) -> None:
-    """Terminal ones too: three steps are not enough for four states."""
-    ran = scripted("max_steps: 3" + LATER, "[{kind: evaluate, verdict: blocked}, {}]")
+    """Terminal states count: three steps are not enough for four states."""
+    ran = scripted("max_steps: 3" + LATER_SPELLING, "[{kind: evaluate, verdict: blocked}, {}]")
     assert ran.ended == ("limit", "max_steps", "wait")
     assert (ran.code, ran.outcome["steps"]) == (3, 3)
 
@@ -54,8 +56,8 @@ def test_rule_15_max_steps_bounds_the_states_entered(scripted: Run) -> None:
 # --- 16 Names ---------------------------------------------------------------------------------
 
 
-def test_rule_16_a_goal_without_a_name_is_named_after_its_words() -> None:
-    """`goal-<slug of the goal>`."""
+def test_rule_16_unnamed_goal_is_named_after_its_text() -> None:
+    """The name is `goal-<slug of the goal>`."""
     goal = "paradigm: goal\ngoal: No type errors in src/\ntools: [mypy]\n"
     assert compile_text(goal).loop.name == "goal-no-type-errors-in-src"
     assert compile_text(goal + "name: mine\n").loop.name == "mine"
@@ -70,13 +72,13 @@ def test_rule_16_a_goal_without_a_name_is_named_after_its_words() -> None:
     ],
 )
 def test_rule_16_the_first_tool_checks_and_the_others_fix(tools: str, states: str) -> None:
-    """The first again where there is one; further tools run in order."""
+    """A single tool checks and fixes; further tools run in order."""
     loop = compile_text(f"paradigm: goal\ngoal: x\ntools: {tools}\n").loop
     assert ", ".join(f"{s.name}: {s.action}" for s in loop.states.values() if s.action) == states
 
 
-def test_rule_16_invariants_are_called_after_their_constraints() -> None:
-    """`check_<name>` and `fix_<name>`, as the seed's compiler does."""
+def test_rule_16_states_of_invariants_are_named_after_constraints() -> None:
+    """`check_<name>` and `fix_<name>`, as in the seed's compiler."""
     loop = compile_text(
         "paradigm: invariants\nname: i\nconstraints: [{name: types-valid, check: mypy, fix: make fix}]\n"
     ).loop
@@ -101,7 +103,7 @@ DEFAULT = 'llm: {model: "${DEFAULT_LLM_MODEL}"}\n'
         (NAMED, ("--llm-model", "from-flag"), "from-env", "from-flag"),
     ],
 )
-def test_rule_17_the_model_is_the_flags_the_loops_the_environments_or_the_default(
+def test_rule_17_precedence_of_model_settings(
     scripted: Run,
     monkeypatch: pytest.MonkeyPatch,
     llm: str,
@@ -109,11 +111,11 @@ def test_rule_17_the_model_is_the_flags_the_loops_the_environments_or_the_defaul
     env: str | None,
     model: str,
 ) -> None:
-    """`${DEFAULT_LLM_MODEL}` is the built-in default, and what names a model goes before it."""
+    """Option, loop, environment, built-in default; `${DEFAULT_LLM_MODEL}` is the built-in default."""
     if env is not None:
         monkeypatch.setenv("LLC_LLM_MODEL", env)
     ran = scripted(ASKS % llm, "[{kind: evaluate, verdict: success}, {}]", *words)
-    assert [args["model"] for args in ran.all("effect_start", "args")] == [model]
+    assert [args["model"] for args in ran.event_fields("effect_start", "args")] == [model]
 
 
 def test_rule_17_the_default_is_shown(llc: Callable[..., Any]) -> None:
@@ -134,18 +136,18 @@ states:
 """
 
 
-def test_rule_18_a_target_may_be_worked_out(scripted: Run) -> None:
-    """It is looked up among the states when it is taken."""
+def test_rule_18_target_may_be_computed(scripted: Run) -> None:
+    """It is looked up among the states at run time."""
     world = '[{state: plan, results: [{output: "test\\n"}, {output: lint}]}, {state: test}, {state: lint}]'
     loop = PLANNED.replace('next: "${prev.output}"', "next: plan")
     assert scripted(loop, world).path == "plan1 test1 plan2 lint2 done2"
-    # `prev` in a route is what it is in the state's action: what ran before the state.
+    # In a route `prev` is the same as in the state's action: the action before this state.
     world = "[{state: plan, output: test}, {state: test, output: lint}, {state: lint}]"
     assert scripted(PLANNED, world).path == "plan1 test1 test2 lint2 done2"
 
 
 def test_rule_18_an_unknown_name_is_an_error_that_lists_the_states(scripted: Run) -> None:
-    """It ends the loop, and says whence the name came."""
+    """It ends the loop; the message names the source of the target."""
     ran = scripted(PLANNED, "[{output: deploy}]")
     assert ran.ended == ("error", "error", "plan")
     assert ran.error == (
@@ -153,8 +155,8 @@ def test_rule_18_an_unknown_name_is_an_error_that_lists_the_states(scripted: Run
     )
 
 
-def test_rule_18_such_a_state_may_reach_every_state() -> None:
-    """Nothing is told to be unreachable that a target may name."""
+def test_rule_18_computed_target_may_reach_every_state() -> None:
+    """No state is reported as unreachable."""
     assert compile_text(PLANNED).diagnostics == ()
 
 
@@ -185,12 +187,12 @@ states:
 def test_rule_19_on_error_of_the_loop_takes_errors_that_no_state_routes(
     scripted: Run, world: str, path: str
 ) -> None:
-    """A state's own `on_error` or `_error` comes first."""
+    """A state's own `on_error` or `_error` takes precedence."""
     assert scripted(ALERTS, world).path == path
 
 
-def test_rule_19_the_state_that_takes_errors_does_not_take_its_own(scripted: Run) -> None:
-    """An alert that cannot be sent ends the loop, and is not sent again and again."""
+def test_rule_19_errors_of_the_error_state_end_the_loop(scripted: Run) -> None:
+    """A failed alert is not sent repeatedly."""
     ran = scripted(ALERTS, "[{exit_code: 2}]")
     assert ran.path == "check1 alert1"
     assert ran.ended == ("error", "error", "alert")
@@ -208,7 +210,7 @@ def convergence(project: Path) -> str:
     return "convergence"
 
 
-def test_rule_20_the_ending_of_the_output_says_what_is_written(
+def test_rule_20_file_extension_selects_the_format(
     llc: Callable[..., Any], project: Path, convergence: str
 ) -> None:
     """`.fsm.yaml` the FSM, `.llb` an image, `.ir` the IR text."""
@@ -221,7 +223,7 @@ def test_rule_20_the_ending_of_the_output_says_what_is_written(
 
 
 @pytest.mark.parametrize(
-    ("words", "begins"),
+    ("words", "prefix"),
     [
         ((), "program fewer entry main\n"),
         (("--emit", "ir"), "program fewer entry main\n"),
@@ -229,15 +231,15 @@ def test_rule_20_the_ending_of_the_output_says_what_is_written(
         (("--emit", "bytecode"), "image fewer\n"),
     ],
 )
-def test_rule_20_without_an_output_it_prints_what_emit_asks_for(
-    llc: Callable[..., Any], convergence: str, words: tuple[str, ...], begins: str
+def test_rule_20_emit_selects_the_printed_format(
+    llc: Callable[..., Any], convergence: str, words: tuple[str, ...], prefix: str
 ) -> None:
-    """By default the IR."""
-    assert llc("compile", convergence, *words).stdout.startswith(begins)
+    """The default is the IR."""
+    assert llc("compile", convergence, *words).stdout.startswith(prefix)
 
 
-def test_rule_20_what_was_written_runs(llc: Callable[..., Any], project: Path, convergence: str) -> None:
-    """The FSM and the image behave like the loop they were made of."""
+def test_rule_20_output_files_run(llc: Callable[..., Any], project: Path, convergence: str) -> None:
+    """The FSM and the image behave like the original loop."""
     (project / "world.yaml").write_text("[{state: measure, results: [{output: 3}, {output: 0}]}, {}]")
     for output in ("x.fsm.yaml", "x.llb"):
         llc("compile", convergence, "-o", output)
