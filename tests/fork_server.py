@@ -91,19 +91,21 @@ class ForkServer:
         self._control.close()
         self._process.wait(60)
 
-    def start(self, words: list[str], folder: Path, out: IO[Any], errors: IO[Any]) -> Process:
-        """Start `python -m llc WORDS` with the environment of the tests."""
-        request = {"words": words, "folder": str(folder), "environment": dict(os.environ)}
+    def start(
+        self, words: list[str], folder: Path, out: IO[Any], errors: IO[Any], **variables: str
+    ) -> Process:
+        """Start `python -m llc WORDS` with the environment of the tests and these variables."""
+        request = {"words": words, "folder": str(folder), "environment": {**os.environ, **variables}}
         channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             handles = [theirs.fileno(), out.fileno(), errors.fileno()]
             socket.send_fds(self._control, [json.dumps(request).encode()], handles)
         return Process(["llc", *words], channel)
 
-    def run(self, *words: str, limit_s: float = 120) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, limit_s: float = 120, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run `python -m llc WORDS` in the current folder to its end."""
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
-            process = self.start(list(words), Path.cwd(), out, errors)
+            process = self.start(list(words), Path.cwd(), out, errors, **variables)
             try:
                 code = process.wait(limit_s)
             finally:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import fork_server
 import pooler
 import postgres
 import psycopg
@@ -21,6 +22,12 @@ from llc.runtime.host.errors import UserError
 
 
 def llc(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """llc in a process of its own."""
+    return fork_server.workers().run(*words, **env)
+
+
+def program(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """The same, with its imports."""
     return subprocess.run(
         [sys.executable, "-m", "llc", *words],
         capture_output=True,
@@ -32,12 +39,12 @@ def llc(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 def test_init_creates_and_check_agrees(empty_database: str) -> None:
     """`db init` twice leaves the same tables; `db check` reads the address from the environment."""
-    first = llc("db", "init", "--db", empty_database, "--json")
+    first = program("db", "init", "--db", empty_database, "--json")
     assert (first.returncode, first.stderr) == (0, "")
     assert json.loads(first.stdout)["applied"] == schema.FORMAT
-    again = llc("db", "init", "--db", empty_database, "--json")
+    again = program("db", "init", "--db", empty_database, "--json")
     assert json.loads(again.stdout)["applied"] == 0
-    checked = llc("db", "check", LLC_DB=empty_database)
+    checked = program("db", "check", LLC_DB=empty_database)
     assert checked.returncode == 0
     assert "schema `llc`" in checked.stdout
 
@@ -115,18 +122,23 @@ def test_no_server_no_database_and_no_address(empty_database: str) -> None:
     assert "error[bad-option]" in llc("db", "explode", "--db", empty_database).stderr
 
 
-@pytest.mark.parametrize("words", ["db check", "db migrate", "db init", "status", "worker"])
-def test_a_user_without_rights(own_server: postgres.Server, words: str) -> None:
-    """Who may log in and not use the tables gets a diagnostic, from the client and from DBOS."""
-    url = own_server.database()
+@pytest.fixture(scope="module")
+def guest() -> Iterator[str]:
+    """A database whose tables the user of the address may not use; its schema `own` is that user's."""
+    server = postgres.Server()
+    url = postgres.cluster_database(server.url("postgres"))
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("create role guest login")
-    installation.initialise(Address.parse(url))
-    guest = url.replace("llc@", "guest@")
+        connection.execute("create schema own authorization guest")
+    yield url.replace("llc@", "guest@")
+    server.close()
+
+
+@pytest.mark.parametrize("words", ["db check", "db migrate", "db init", "status", "worker"])
+def test_a_user_without_rights(guest: str, words: str) -> None:
+    """Who may log in and not use the tables gets a diagnostic, from the client and from DBOS."""
     if words == "db init":  # its schema is there, that of DBOS cannot be created
         guest += "?schema=own"
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("create schema own authorization guest")
     found = llc(*words.split(), "--db", guest)
     assert found.returncode == 1
     assert "error[database-refused]" in found.stderr
@@ -288,8 +300,8 @@ def test_a_pooler_with_sessions(pooled: Callable[[str], str]) -> None:
 def test_the_client_is_not_installed(tmp_path: Path) -> None:
     """The message names the extra; other commands do not need it."""
     (tmp_path / "psycopg.py").write_text("raise ImportError('no module named psycopg')\n")
-    found = llc("db", "check", "--db", "postgresql://h/d", PYTHONPATH=str(tmp_path))
+    found = program("db", "check", "--db", "postgresql://h/d", PYTHONPATH=str(tmp_path))
     assert found.returncode == 1
     assert "error[missing-package]" in found.stderr
     assert "pip install '.[cluster]'" in found.stderr
-    assert llc("list", PYTHONPATH=str(tmp_path)).returncode == 0
+    assert program("list", PYTHONPATH=str(tmp_path)).returncode == 0
