@@ -10,7 +10,7 @@ from browser import Browser
 
 
 def violations(browser: Browser) -> list[Any]:
-    """The serious and critical violations on a page; skips the test where axe-core is not installed."""
+    """The serious and critical violations of a page; skips the test if axe-core is not installed."""
     axe = pytest.importorskip("axe_core_python", reason="axe-core-python is not installed")
     script = next(Path(axe.__file__).parent.rglob("axe.min.js")).read_text("utf-8")
     browser.evaluate(f"{script}; undefined")

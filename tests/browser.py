@@ -1,6 +1,6 @@
 """A page in headless Chromium, driven by the DevTools protocol over pipes.
 
-Nothing is downloaded: what is installed is used. `LLC_BROWSER` names another program.
+Only an installed browser is used, none is downloaded. `LLC_BROWSER` names another program.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-# Seconds for an answer; generous, as the machine may be busy.
+# Seconds to wait for an answer; generous for busy machines.
 PATIENCE = 120
 
 
 def browser_program() -> str | None:
-    """The program to use; None if there is none."""
+    """The browser to use; None if none is installed."""
     named = os.environ.get("LLC_BROWSER")
     return named or next((path for name in NAMES if (path := shutil.which(name))), None)
 
@@ -31,7 +31,7 @@ def browser_program() -> str | None:
 class Browser:
     """A headless browser with one page. problems: errors, violations, requests.
 
-    origin: the one server that the page may ask; '' for a page without network.
+    origin: the only server that the page may request; '' for a page without network.
     """
 
     def __init__(self, origin: str = "") -> None:
@@ -96,7 +96,7 @@ class Browser:
         shutil.rmtree(self._profile, ignore_errors=True)
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """The answer to a command of the protocol."""
+        """Send a command of the protocol; returns the answer."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
         if self._session is not None:
@@ -141,7 +141,7 @@ class Browser:
                     self.problems.append(f"requests {url}")
 
     def evaluate(self, expression: str) -> Any:
-        """The value of an expression on the page; a promise is awaited."""
+        """Value of an expression on the page; a promise is awaited."""
         answer = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in answer, json.dumps(answer["exceptionDetails"])[:2000]
         return answer["result"].get("value")
@@ -158,7 +158,7 @@ class Browser:
         """Wait until a condition holds on the page."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            with contextlib.suppress(AssertionError):  # the document may be replaced meanwhile
+            with contextlib.suppress(AssertionError):  # the document may be replaced at this moment
                 if self.evaluate(f"Boolean({condition})"):
                     return
             time.sleep(0.01)
@@ -174,7 +174,7 @@ class Browser:
         )
 
     def prefer(self, scheme: str = "light", media: str = "") -> None:
-        """Colours as in `light` or `dark`; media: `print`."""
+        """Set the colour scheme, `light` or `dark`, and the media type, such as `print`."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", media=media, features=features)
 

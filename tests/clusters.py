@@ -1,4 +1,4 @@
-"""Test fixtures of a cluster: a project, a database and its workers."""
+"""A cluster for tests: a project, a database and its workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from in_process import run_llc
 from keepers import kill_with_keeper
 
 LIMIT_S = 120
-# Each action leaves a line when it begins and one when it ends.
+# Each action writes a line at its start and one at its end.
 SCRIPT = 'echo "$LLC_EFFECT_ID begins" >> log; {0}; echo "$LLC_EFFECT_ID ends" >> log'
 JOB = """
 name: job
@@ -51,13 +51,13 @@ class Cluster:
     def llc(
         self, *words: str, folder: Path | None = None, **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        """A command of a client, in the process of the tests; folder: to give it in."""
+        """Run a client command in the test process, in `folder` if given."""
         return run_llc(*words, folder=folder or self.folder, **variables)
 
     def program(
         self, *words: str, folder: Path | None = None, limit_s: float = LIMIT_S
     ) -> subprocess.CompletedProcess[str]:
-        """The same as a program of its own."""
+        """Like `llc`, in a separate process."""
         return subprocess.run(
             [sys.executable, "-m", "llc", *words],
             cwd=folder or self.folder,
@@ -74,7 +74,7 @@ class Cluster:
     def start(
         self, *words: str, folder: Path | None = None, is_awaited: bool = True, is_forked: bool = True
     ) -> Process | subprocess.Popen[str]:
-        """A worker that says what it does; folder: of its checkout of the project."""
+        """Start a worker and record its output; folder: its checkout of the project."""
         log = self.folder / f"worker-{len(self.workers)}.txt"
         words, folder = ("worker", "--db", self.url, *words), folder or self.folder
         with log.open("w") as errors, open(os.devnull, "r+") as null:
@@ -102,7 +102,7 @@ class Cluster:
         return self.row(run)
 
     def log(self) -> Counter[str]:
-        """How often each effect began and ended."""
+        """Counts of the starts and ends of each effect."""
         path = self.folder / "log"
         return Counter(path.read_text().splitlines() if path.exists() else [])
 

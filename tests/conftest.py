@@ -1,8 +1,8 @@
-"""Shared by all tests: the `--update` switch for golden files, how properties are tried, the slow tests.
+"""Fixtures and settings of all tests: the `--update` option for golden files, Hypothesis, slow tests.
 
 `slow.txt` lists the test functions that take longer than `SLOW_SECONDS`, all parameters together; they get
-the marker `slow`, and `make quick` leaves them out. `pytest -n auto --write-slow` writes the list. A file in
-it, added by hand, stands for all its tests: whichever comes first would wait for what they share.
+the marker `slow`, and `make quick` omits them. `pytest -n auto --write-slow` writes the list. A file name in
+the list, added by hand, means all its tests: the first one to run would pay for their shared fixture.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ gc.disable()
 # Assignment to a field of a frozen record fails in every test.
 records.freeze()
 
-# A law holds or it does not, however busy the machine is.
+# Laws hold at any speed of the machine, so there are no deadlines.
 settings.register_profile("llc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("llc")
 
 
-# The ledger of the user who runs the tests is not touched. Not in the system's folder for temporary files by
-# name: two runs of the tests do not share it.
+# Tests do not touch the ledger of the user who runs them. The folder has a unique name, so that concurrent
+# test runs do not share it.
 os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="llc-data-")
 atexit.register(shutil.rmtree, os.environ["XDG_DATA_HOME"], ignore_errors=True)
 
-# For root, agents are started as for any other user.
+# Lets agents start for root as for any other user.
 os.environ["IS_SANDBOX"] = "1"
 
-# Started in the background of a script we ignore Ctrl-C, and so would each llc that a test interrupts.
+# A background process of a script ignores Ctrl-C, and so would each llc that a test interrupts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 ROOT = Path(__file__).parents[1]
 SLOW = Path(__file__).with_name("slow.txt")
-# The files whose tests take longest: a process of `pytest -n` that begins one at the end would end last.
+# The files with the longest tests, which run first: started last by `pytest -n`, they would end last.
 LONGEST = (
     "tests/database/test_outages.py",
     "tests/test_benchmarks.py",
@@ -103,8 +103,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _function(item.nodeid) in _slow() or item.nodeid.partition("::")[0] in _slow():
             item.add_marker(pytest.mark.slow)
-    first = {path: place for place, path in enumerate(LONGEST)}
-    items.sort(key=lambda item: first.get(item.nodeid.partition("::")[0], len(first)))
+    positions = {path: position for position, path in enumerate(LONGEST)}
+    items.sort(key=lambda item: positions.get(item.nodeid.partition("::")[0], len(positions)))
 
 
 def pytest_collection_finish() -> None:
@@ -118,7 +118,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the list; it keeps the tests that did not run and still exist."""
+    """Write the list; tests that did not run but still exist are kept."""
     if session.config.getoption("--write-slow") and not hasattr(session.config, "workerinput"):
         kept = [name for name in SLOW.read_text().split() if name not in _seconds and _exists(name)]
         slow = [name for name, seconds in _seconds.items() if seconds > SLOW_SECONDS]
@@ -131,7 +131,7 @@ def _slow() -> frozenset[str]:
 
 
 def _function(nodeid: str) -> str:
-    """The id of a test without its parameters."""
+    """Id of a test without its parameters."""
     return nodeid.partition("[")[0]
 
 
@@ -143,13 +143,13 @@ def _exists(name: str) -> bool:
 
 @pytest.fixture
 def update(request: pytest.FixtureRequest) -> bool:
-    """Whether golden files are to be rewritten."""
+    """Whether to rewrite golden files."""
     return bool(request.config.getoption("--update"))
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
-    """The URL of a PostgreSQL server. Tests that need one fail without it, they are never skipped."""
+    """URL of a PostgreSQL server. Tests that need it fail without it; they are never skipped."""
     named = os.environ.get("LLC_TEST_DATABASE_URL")
     if named:
         yield named
@@ -169,11 +169,11 @@ def own_server() -> Iterator[postgres.Server]:
 
 @pytest.fixture
 def empty_database(postgres_server: str) -> str:
-    """The URL of a database without tables."""
+    """URL of a database without tables."""
     return postgres.new_database(postgres_server)
 
 
 @pytest.fixture
 def database(postgres_server: str) -> str:
-    """The URL of a database with the tables of a cluster."""
+    """URL of a database with the tables of a cluster."""
     return postgres.cluster_database(postgres_server)

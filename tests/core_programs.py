@@ -1,8 +1,9 @@
 """Generated core programs and their reference evaluator, with which the compiler is compared.
 
-How a program is put together comes from one drawn seed. The evaluator recurses and keeps variables
-in cells, as far from states and slots as can be; calls at once are threads of which one runs.
-Primitives are the machine's own.
+One drawn seed determines the structure of a program. The evaluator recurses and keeps variables in cells, so
+it
+shares nothing with states and slots; concurrent calls are threads of which one runs at a time. Primitives are
+those of the machine.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from llc.vm.primitives.handlers import HANDLERS
 from llc.vm.primitives.operands import items as items_of
 from llc.vm.values.faults import PrimitiveFault
 
-MOST_STEPS = 4_000
-MOST_DEPTH = 60
+MAX_STEPS = 4_000
+MAX_DEPTH = 60
 
 
-class Endless(Exception):
-    """The program takes too long or too deep, or compares functions: nothing is claimed about it."""
+class Undefined(Exception):
+    """The program takes too many steps, is too deep, or compares functions; the result is undefined."""
 
 
 class Function:
@@ -36,7 +37,7 @@ class Function:
         self.cells = cells
 
 
-class Again(Exception):
+class Recur(Exception):
     """A `recur` with its arguments."""
 
     def __init__(self, values: list[Any]) -> None:
@@ -45,59 +46,60 @@ class Again(Exception):
 
 UNSET = object()
 
-# Which of the effects that wait is answered next.
+# Function that picks the pending effect to answer next.
 Pick = Callable[[list[int]], int]
 
 
-class Turns:
-    """Whose turn it is: one strand at a time, that which has been ready longest.
+class StrandScheduler:
+    """Runs one strand at a time, the one that has been ready longest.
 
-    pick: which effect is answered once nothing is ready. Without it each is answered when it is asked.
+    pick: chooses the effect to answer when no strand is ready; without it each effect is answered
+    immediately.
     """
 
     def __init__(self, pick: Pick | None) -> None:
         self.pick = pick
         self.ready: deque[Callable[[], object]] = deque()
-        self.asked: dict[int, Callable[[], object]] = {}
+        self.pending: dict[int, Callable[[], object]] = {}
 
-    def ask(self, seq: int) -> None:
-        """The caller waits for an answer."""
-        mine = threading.Semaphore(0)
+    def wait_for_answer(self, seq: int) -> None:
+        """Block the caller until its effect is answered."""
+        done = threading.Semaphore(0)
         if self.pick is None:
-            self.ready.append(mine.release)
+            self.ready.append(done.release)
         else:
-            self.asked[seq] = mine.release
+            self.pending[seq] = done.release
         self.next()
-        mine.acquire()
+        done.acquire()
 
-    def fork(self, works: list[Callable[[], None]]) -> None:
-        """The caller waits until all of these have ended."""
-        mine = threading.Semaphore(0)
-        left = [len(works)]
+    def fork(self, calls: list[Callable[[], None]]) -> None:
+        """Block the caller until all of these have ended."""
+        done = threading.Semaphore(0)
+        remaining = [len(calls)]
 
-        def run(work: Callable[[], None]) -> None:
-            work()
-            left[0] -= 1
-            if not left[0]:
-                self.ready.append(mine.release)
+        def run(call: Callable[[], None]) -> None:
+            call()
+            remaining[0] -= 1
+            if not remaining[0]:
+                self.ready.append(done.release)
             self.next()
 
-        self.ready += [threading.Thread(target=run, args=(work,), daemon=True).start for work in works]
+        self.ready += [threading.Thread(target=run, args=(call,), daemon=True).start for call in calls]
         self.next()
-        mine.acquire()
+        done.acquire()
 
     def next(self) -> None:
         if not self.ready:
             assert self.pick is not None
-            seq = self.pick(list(self.asked))
-            self.ready.append(self.asked.pop(seq))
+            seq = self.pick(list(self.pending))
+            self.ready.append(self.pending.pop(seq))
         self.ready.popleft()()
 
 
 class Evaluator:
     """Evaluates core; `trace` collects effects and notes, `answer` answers an effect.
 
-    pick: as `Turns` has it.
+    pick: see `StrandScheduler`.
     """
 
     def __init__(self, pick: Pick | None = None, answer: Callable[[int, Any], Any] | None = None) -> None:
@@ -105,7 +107,7 @@ class Evaluator:
         self.seq = 0
         self.steps = 0
         self.assigned: set[Binding] = set()
-        self.turns = Turns(pick)
+        self.turns = StrandScheduler(pick)
         self.answer = answer or (lambda seq, args: by_number(seq))
         self.is_endless = False
         # Each strand has its own depth.
@@ -122,9 +124,9 @@ class Evaluator:
     def evaluate(self, node: Core, cells: dict[Binding, list[Any]]) -> Any:
         self.steps += 1
         depth = self.here.depth = getattr(self.here, "depth", 0) + 1
-        if self.steps > MOST_STEPS or depth > MOST_DEPTH or self.is_endless:
+        if self.steps > MAX_STEPS or depth > MAX_DEPTH or self.is_endless:
             self.is_endless = True
-            raise Endless
+            raise Undefined
         try:
             return self.dispatch(node, cells)
         finally:
@@ -154,7 +156,7 @@ class Evaluator:
                 return self.evaluate(body, inner)
             case nodes.Letrec(bindings=bindings, body=body):
                 inner = {**cells, **{binding: [UNSET] for binding, _ in bindings}}
-                # Functions may be called before their definition is come to.
+                # Functions may be called before their definition is evaluated.
                 known = {b for b, value in bindings if isinstance(value, nodes.Lambda)} - self.assigned
                 for binding, value in bindings:
                     if binding in known:
@@ -170,40 +172,40 @@ class Evaluator:
                 while True:
                     try:
                         return self.evaluate(body, inner)
-                    except Again as again:
+                    except Recur as again:
                         fresh = zip((b for b, _ in bindings), again.values, strict=True)
                         inner = {**inner, **{binding: [value] for binding, value in fresh}}
             case nodes.Recur(args=args):
-                raise Again([self.evaluate(arg, cells) for arg in args])
+                raise Recur([self.evaluate(arg, cells) for arg in args])
             case nodes.Sequence(items=items):
                 return [self.evaluate(item, cells) for item in items][-1]
             case nodes.Apply(callee=callee, args=args, spread=spread):
                 function = self.evaluate(callee, cells)
                 values = [self.evaluate(arg, cells) for arg in args]
                 if spread is not None:
-                    values += self.spread(function, self.evaluate(spread, cells))
+                    values += self.splice(function, self.evaluate(spread, cells))
                 return self.call(function, values)
             case nodes.Operation(op=op, args=args):
                 return self.operate(op, [self.evaluate(arg, cells) for arg in args])
             case nodes.Perform(kind=kind, fields=fields):
                 found = {name: self.evaluate(value, cells) for name, value in fields}
-                args = plain(without_nulls(found), f"the arguments of effect `{kind}`")
+                args = to_plain(without_nulls(found), f"the arguments of effect `{kind}`")
                 self.trace.append((kind, args))
                 self.seq += 1
                 seq = self.seq
-                self.turns.ask(seq)
+                self.turns.wait_for_answer(seq)
                 return self.answer(seq, args)
             case nodes.Parallel(callee=callee, items=items):
                 function = self.evaluate(callee, cells)
-                return self.at_once(function, self.evaluate(items, cells))
+                return self.parallel(function, self.evaluate(items, cells))
             case nodes.Note(kind=kind, fields=fields):
                 found = {name: self.evaluate(value, cells) for name, value in fields}
-                self.trace.append((kind, plain(without_nulls(found), f"the fields of note `{kind}`")))
+                self.trace.append((kind, to_plain(without_nulls(found), f"the fields of note `{kind}`")))
                 return None
             case nodes.Fail(error=error):
                 message = self.evaluate(error, cells)
                 if type(message) is not str:
-                    raise Endless  # how a value is shown is not claimed here
+                    raise Undefined  # the text of a value is undefined
                 raise PrimitiveFault("user", message)
             case nodes.Try(body=body, binding=binding, handler=handler):
                 try:
@@ -214,43 +216,43 @@ class Evaluator:
             case _:
                 raise AssertionError(node)
 
-    def at_once(self, function: Any, items: Any) -> Any:
+    def parallel(self, function: Any, items: Any) -> Any:
         if type(items) is not tuple and holds_function(items):
-            raise Endless
+            raise Undefined
         items = items_of(items)
         if not items:
             return ()
-        self.refuse(function, 1)
+        self.check_arity(function, 1)
         results: list[Any] = [None] * len(items)
         faults: dict[int, PrimitiveFault] = {}
 
-        def work(index: int) -> None:
+        def call(index: int) -> None:
             try:
                 results[index] = self.call(function, [items[index]])
             except PrimitiveFault as fault:
                 faults[index] = fault
-            except (Endless, RecursionError):
+            except (Undefined, RecursionError):
                 self.is_endless = True
 
-        self.turns.fork([partial(work, index) for index in range(len(items))])
+        self.turns.fork([partial(call, index) for index in range(len(items))])
         if self.is_endless:
-            raise Endless
+            raise Undefined
         if faults:
             raise faults[min(faults)]
         return tuple(results)
 
-    def spread(self, function: Any, values: Any) -> list[Any]:
+    def splice(self, function: Any, values: Any) -> list[Any]:
         if not isinstance(function, Function):
-            raise Endless
+            raise Undefined
         if type(values) is not tuple:
             HANDLERS["operate"]("list", values)  # faults
         return list(values)
 
-    def refuse(self, function: Any, given: int) -> None:
-        """Fault where something cannot be called with so many arguments."""
+    def check_arity(self, function: Any, given: int) -> None:
+        """Fault if the function does not accept this number of arguments."""
         if not isinstance(function, Function):
             if holds_function(function):
-                raise Endless
+                raise Undefined
             HANDLERS["applied"](function, ())  # faults
             raise AssertionError
         node = function.node
@@ -263,30 +265,30 @@ class Evaluator:
             raise PrimitiveFault("arity", f"`{node.name}` takes at most {takes}")
 
     def call(self, function: Any, values: list[Any]) -> Any:
-        self.refuse(function, len(values))
+        self.check_arity(function, len(values))
         node, parameters = function.node, function.node.parameters
         cells = dict(function.cells)
         cells |= {b: [value] for b, value in zip(parameters, values, strict=False)}
-        left = values[len(parameters) :]
+        remaining = values[len(parameters) :]
         for binding, default in node.optionals:
-            cells = {**cells, binding: [left.pop(0) if left else self.evaluate(default, cells)]}
+            cells = {**cells, binding: [remaining.pop(0) if remaining else self.evaluate(default, cells)]}
         if node.rest is not None:
-            cells[node.rest] = [tuple(left)]
+            cells[node.rest] = [tuple(remaining)]
         return self.evaluate(node.body, cells)
 
     def operate(self, op: str, values: list[Any]) -> Any:
         if op not in ("list", "is_null", "not", "select") and any(map(holds_function, values)):
-            raise Endless  # how a function is shown or compared is not claimed here
+            raise Undefined  # the text and equality of functions are undefined
         return HANDLERS[op](*values)
 
 
 def by_number(seq: int) -> dict[str, Any]:
-    """What the world says to the effect with this number."""
+    """Answer to the effect with this number."""
     return {"values": {"n": seq, "text": "x" * (seq % 3)}}
 
 
-def by_question(args: Any) -> dict[str, Any]:
-    """What a world says that has no memory."""
+def by_arguments(args: Any) -> dict[str, Any]:
+    """Answer that depends only on the arguments of the effect."""
     return {"values": {"length": len(repr(args)), "question": args}}
 
 
@@ -302,14 +304,14 @@ def holds_function(value: Any) -> bool:
     return isinstance(value, Function)
 
 
-def plain(value: Any, what: str = "the program's result") -> Any:
-    """As `to_host`; a function cannot leave the machine."""
+def to_plain(value: Any, what: str = "the program's result") -> Any:
+    """Like `to_host`; a function is a fault."""
     if isinstance(value, Function):
         raise PrimitiveFault("type-error", f"{what}: a function cannot leave the machine")
     if isinstance(value, tuple):
-        return [plain(item, what) for item in value]
+        return [to_plain(item, what) for item in value]
     if isinstance(value, dict):
-        return {name: plain(item, what) for name, item in value.items()}
+        return {name: to_plain(item, what) for name, item in value.items()}
     return value
 
 
@@ -319,7 +321,7 @@ _OPERATIONS = (("add", 2), ("sub", 2), ("list", 2), ("lt", 2), ("eq", 2), ("not"
 
 
 class Generator:
-    """Core programs from a source of choices. `kinds` may leave some out, or have them more often."""
+    """Generator of core programs. `kinds` sets the frequency of node kinds, 0 omits one."""
 
     def __init__(self, seed: int, **kinds: int) -> None:
         self.chance = random.Random(seed)
@@ -328,20 +330,20 @@ class Generator:
 
     def binding(self) -> Binding:
         self.count += 1
-        # Names repeat: two variables of one name are two.
+        # Names repeat, but two variables of one name are distinct.
         return Binding(self.chance.choice("abcdefg"))
 
     def program(self) -> Core:
         return self.node(7, (), None)
 
-    def crowd(self, is_pure: bool = False) -> Core:
-        """A program of calls at once that mostly go well, over a variable that they share and change."""
+    def concurrent_program(self, is_pure: bool = False) -> Core:
+        """A program of concurrent, mostly successful calls that share and change a variable."""
         shared = self.binding()
-        body = self.together(self.chance.randint(1, 3), (shared,), None if is_pure else shared)
+        body = self.concurrent_call(self.chance.randint(1, 3), (shared,), None if is_pure else shared)
         end = nodes.Operation("list", (body, nodes.Variable(shared)))
         return nodes.Let(((shared, nodes.Literal(())),), end)
 
-    def together(self, depth: int, scope: tuple[Binding, ...], shared: Binding | None) -> Core:
+    def concurrent_call(self, depth: int, scope: tuple[Binding, ...], shared: Binding | None) -> Core:
         chance, item = self.chance, self.binding()
         inside = (*scope, item)
         steps: list[Core] = []
@@ -350,10 +352,10 @@ class Generator:
             if kind == "ask":
                 steps.append(nodes.Perform("env", (("names", nodes.Variable(item)),)))
             elif kind == "change" and shared is not None:
-                told = nodes.Operation("list", (nodes.Variable(shared), nodes.Variable(item)))
-                steps.append(nodes.Assign(shared, told))
+                extended = nodes.Operation("list", (nodes.Variable(shared), nodes.Variable(item)))
+                steps.append(nodes.Assign(shared, extended))
             elif kind == "more" and depth > 0:
-                steps.append(self.together(depth - 1, inside, shared))
+                steps.append(self.concurrent_call(depth - 1, inside, shared))
             elif kind == "any":
                 steps.append(self.node(2, inside, None))
             elif kind == "fail":
@@ -361,14 +363,14 @@ class Generator:
                 steps.append(nodes.If(rare, nodes.Fail(nodes.Literal("boom")), nodes.Literal(None)))
             elif kind == "guarded" and depth > 0:
                 caught = self.binding()
-                body = self.together(depth - 1, inside, shared)
+                body = self.concurrent_call(depth - 1, inside, shared)
                 steps.append(nodes.Try(body, caught, nodes.Variable(caught)))
         each = nodes.Lambda((item,), (), None, nodes.Sequence((*steps, self.leaf(inside))), "f")
         items = tuple(nodes.Literal(number) for number in range(chance.randint(0, 4)))
         return nodes.Parallel(each, nodes.Operation("list", items))
 
     def node(self, depth: int, scope: tuple[Binding, ...], loop: int | None) -> Core:
-        """A node; `loop` is how many variables the loop has whose tail position this is."""
+        """A node; `loop` is the number of variables of the loop if the node is in its tail position."""
         pick = self.chance.random
         if depth <= 0 or pick() < 0.08:
             return self.leaf(scope)
@@ -445,7 +447,7 @@ class Generator:
                 return nodes.Assign(self.chance.choice(scope), inner())
 
     def counted(self, node: Core, counter: Binding) -> Core:
-        """A loop's way round, with a counter that ends it."""
+        """The `recur` of a loop, with a counter that ends the loop."""
         step = nodes.Operation("add", (nodes.Variable(counter), nodes.Literal(1)))
         return nodes.Sequence((node_without_recur(node), nodes.Recur((step, self.leaf((counter,))))))
 
@@ -468,7 +470,7 @@ class Generator:
 
 
 def node_without_recur(node: Core) -> Core:
-    """A node that is no tail position any more: where it would have gone round, it gives null."""
+    """A node outside a tail position: each `recur` is replaced by null."""
     match node:
         case nodes.Recur(args=args):
             return nodes.Sequence((*args, nodes.Literal(None)))

@@ -53,7 +53,7 @@ states:
     next: done
   done: {terminal: true, on_maintain: work}
 """
-# An action in IR text: it says that it is performed, and prints `{0}`.
+# An action in IR text that logs its execution and prints `{0}`.
 ACT = (
     'perform shell map("command", concat("echo $LLC_EFFECT_ID act >> log; printf ", {0})) -> answer then {1}'
 )
@@ -117,10 +117,11 @@ SEQUENTIAL = ("retry", "maintain", "nested")
 
 
 class Runner:
-    """Starts llc in a process that has an accident; see `crash_runner`.
+    """Runs llc in a process with a simulated crash; see `crash_runner`.
 
-    job: what all have in common. writes: how many the last one made to the files of its run. With a
-    `database` the runs are there, and after each job they are written to where the tests look for them.
+    job: settings of all jobs. writes: number of writes of the last job to the files of its run. With a
+    `database`,
+    the runs in it are exported after each job to the folder where the tests expect them.
     """
 
     def __init__(self, **job: Any) -> None:
@@ -154,7 +155,7 @@ class Runner:
 
 
 class Project:
-    """A folder with one program in it, and what its runs left there; or a copy of such a one."""
+    """A folder with one program and the results of its runs; or a copy of such a folder."""
 
     def __init__(
         self, folder: Path, name: str, text: str | None = None, path: str = "", copy: Project | None = None
@@ -191,10 +192,10 @@ class Project:
         return {str(e["seq"]) for e in self.events() if e["event"] in ("action_complete", "effect_complete")}
 
     def finished_before_damage(self) -> set[str]:
-        """The effects whose results can all be read, and those that the results before them rest on."""
+        """The effects with readable results before the first damage in the journal."""
         (path,) = self.folder.glob(".loops/.*/job-*/job.events.jsonl")
         blobs = journal.Blobs(str(path.parent / "outputs"))
-        found: set[str] = set()
+        effects: set[str] = set()
         for event in reader.read(str(path)):
             if not isinstance(event, Event):
                 break
@@ -203,18 +204,18 @@ class Project:
                     journal.unpack(event.result, blobs.fetch)
                 except journal.BlobError:
                     break
-                found.add(str(event.seq))
-        return found
+                effects.add(str(event.seq))
+        return effects
 
     def end(self) -> dict[str, Any]:
-        """Its `run_end`, values as they were."""
+        """The `run_end` event with its original values."""
         (path,) = self.folder.glob(".loops/.history/job-*/job.events.jsonl")
         event = reader.last_event(str(path))
         assert event is not None
         return dict(journal.unpack(event.wire, journal.Blobs(str(path.parent / "outputs")).fetch))
 
-    def shown(self) -> str:
-        """What its runs have said."""
+    def printed(self) -> str:
+        """The output of the runs."""
         return (self.folder / "shown").read_text()
 
     def is_run(self) -> bool:
@@ -223,8 +224,8 @@ class Project:
     def has_ended(self) -> bool:
         return any(self.folder.glob(".loops/.history/job-*"))
 
-    def story(self, name: str) -> Any:
-        """What has to be the same however often the run was cut off."""
+    def observable_history(self, name: str) -> Any:
+        """The parts of a run that must be the same after any number of crashes."""
         end = [event for event in self.events() if event["event"] == "run_end"][-1]
         names = ("status", "terminated_by", "final_state", "iterations", "steps", "value", "error")
         outcome = {name: end[name] for name in names}

@@ -1,4 +1,4 @@
-"""Evaluate a piece of the language in a world that answers from a table."""
+"""Evaluate S-expressions in a world that answers from a table."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ ANSWERS: dict[str, Any] = {
 }
 
 
-class Ended(Exception):
-    """The program asked for the end of its run."""
+class ExitCalled(Exception):
+    """The program called `exit`."""
 
     def __init__(self, code: int) -> None:
         self.code = code
 
 
 def machine_of(text: str) -> Machine:
-    """A machine for a program, whose image went through its file format."""
+    """A machine for a program; the image goes through its file format."""
     program = compile_flow(text_source(text, EXPRESSION_PATH)).program
     return Machine(Image.from_bytes(emit(program).to_bytes()))
 
 
 def finish(machine: Machine, restoring: bool = False) -> Any:
-    """What a program gives as plain data, or its Fault. `restoring`: through a snapshot at each effect."""
+    """The value of a program as plain data, or its Fault. `restoring`: restore from a snapshot at each
+    effect.
+    """
     outcome = machine.resume()
     while isinstance(outcome, Effect):
         if outcome.kind == "exit":
-            raise Ended(outcome.args["code"])
+            raise ExitCalled(outcome.args["code"])
         if restoring:
             machine = Machine.restore(machine.image, machine.snapshot())
         outcome = machine.resume(ANSWERS[outcome.kind])
@@ -46,16 +48,16 @@ def finish(machine: Machine, restoring: bool = False) -> Any:
 
 
 def value_of(text: str) -> Any:
-    """What the program gives; an AssertionError where it fails."""
+    """The value of a program. Raises AssertionError for a fault."""
     result = finish(machine_of(text))
     assert not isinstance(result, Fault), result
     return result
 
 
 def outcome_of(expression: str) -> str:
-    """What an expression gives as the language writes it, `! kind` for a fault, `exit code` for an end."""
+    """Value of an expression as printed by the language, `! kind` for a fault, `exit code` for an exit."""
     try:
         result = finish(machine_of(f'(format "~s" {expression})'))
-    except Ended as end:
+    except ExitCalled as end:
         return f"exit {end.code}"
     return f"! {result.kind}" if isinstance(result, Fault) else str(result)

@@ -1,7 +1,7 @@
 """Run S-expression programs from text, for the language tests.
 
-Expectations stand beside the text they are about: `; => value` after an expression, `; fault: kind`
-after one that fails, `; error: id` or `; warning: id` on the line a diagnostic points at.
+Expectations are comments in the text: `; => value` after an expression, `; fault: kind` after one that fails,
+`; error: id` or `; warning: id` on the line of a diagnostic.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MARK = re.compile(r";\s*(=>|fault:|error:|warning:)\s*(.*)")
 
 
 class Mark(NamedTuple):
-    """An expectation: its line, counted from 1, which kind, and what is expected."""
+    """An expectation: line (from 1), kind and expected text."""
 
     line: int
     kind: str
@@ -35,18 +35,18 @@ class Mark(NamedTuple):
 
 def marks(text: str) -> list[Mark]:
     return [
-        Mark(number, found[1].strip(":"), found[2].strip())
+        Mark(number, match[1].strip(":"), match[2].strip())
         for number, line in enumerate(text.split("\n"), 1)
-        if (found := MARK.search(line))
+        if (match := MARK.search(line))
     ]
 
 
 def expansion(text: str, environment: Environment = ALONE) -> Expansion:
-    """A text's core, with the reader's findings among the expander's."""
+    """The core of a text, with the diagnostics of the reader and the expander."""
     source = text_source(text, "test.sexp")
-    data, found = read(source)
+    data, diagnostics = read(source)
     result = expand(data, source, environment)
-    return Expansion(result.program, (*found, *result.diagnostics), result.sources)
+    return Expansion(result.program, (*diagnostics, *result.diagnostics), result.sources)
 
 
 def findings(text: str, environment: Environment = ALONE) -> tuple[Diagnostic, ...]:
@@ -54,7 +54,7 @@ def findings(text: str, environment: Environment = ALONE) -> tuple[Diagnostic, .
 
 
 def compiled(text: str) -> Program:
-    """The verified program of a text that has no errors."""
+    """The verified program of a text without errors."""
     result = expansion(text)
     errors = [item for item in result.diagnostics if item.is_error]
     assert not errors, render_all(errors, result.sources)
@@ -65,7 +65,7 @@ def compiled(text: str) -> Program:
 
 
 def run(text: str) -> tuple[Any, list[tuple[str, dict[str, Any]]]]:
-    """How a program ends, Done or Fault, and its notes; effects are answered with an empty map."""
+    """Outcome (Done or Fault) and notes of a program; each effect is answered with an empty map."""
     machine = Machine(emit(compiled(text)), fuel=10_000_000)
     outcome = machine.resume()
     notes = machine.take_notes()
@@ -76,7 +76,7 @@ def run(text: str) -> tuple[Any, list[tuple[str, dict[str, Any]]]]:
 
 
 def value_text(text: str) -> str:
-    """The value of a program's last form, as the language writes it; `fault: kind` for a fault."""
+    """The printed value of a program's last form; `fault: kind` for a fault."""
     data, _ = read(text_source(text, "test.sexp"))
     last = data[-1]
     assert last.span is not None

@@ -1,8 +1,8 @@
-"""Fork server: processes of llc without the time that their imports take.
+"""Fork server: processes of llc without the time of their imports.
 
-A process that has imported the modules forks each process that is asked for, which runs `python -m llc`
-as if started in a shell: with its own arguments, folder, environment and streams, its own signals and
-its own exit. Only the imports are shared; tests of start-up start the program itself.
+A process that has imported the modules forks a process for each request, which runs `python -m llc` as if
+started in a shell: with its own arguments, folder, environment, streams, signals and exit status. Only the
+imports are shared; tests of start-up start the program itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import tempfile
 from pathlib import Path
 from typing import IO, Any
 
-# Request in bytes: arguments and environment.
+# Maximum size of a request (arguments and environment), in bytes.
 _SIZE = 1 << 20
 
 
@@ -74,7 +74,7 @@ class Process:
 
 
 class ForkServer:
-    """A server whose processes have imported these modules. It ends with the process of the tests."""
+    """A server whose processes have imported these modules. It ends with the test process."""
 
     def __init__(self, modules: tuple[str, ...]) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -129,12 +129,12 @@ def workers() -> ForkServer:
 
 
 def _serve(control: socket.socket) -> None:
-    """Fork for each request until the tests end; returns only in a process that was asked for."""
+    """Fork for each request until the tests end; returns only in a requested process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         data, handles, _, _ = socket.recv_fds(control, _SIZE, 3)
         if not data:
-            while True:  # so that the tests count what their processes have used
+            while True:  # so that the resource usage of children is counted
                 try:
                     os.wait()
                 except ChildProcessError:
@@ -156,7 +156,7 @@ def _reap() -> None:
 
 
 def _watch(request: dict[str, Any], handles: list[int]) -> None:
-    """Fork the process and report its end; returns in that process."""
+    """Fork the process and report its end; returns in the forked process."""
     with socket.socket(fileno=handles[0]) as channel:
         pid = os.fork()
         if pid != 0:

@@ -1,8 +1,8 @@
-"""The golden cases: where they are, how a world of one is run, what of a run is kept.
+"""The golden cases: their folders, how their worlds are run, and which fields of a run are compared.
 
-Beside its source a case may have further files that are part of the program: `*.sexp`, `part-*.yaml`.
-A world file may begin with the command it is run by, `# llc run loop.yaml --max-iterations 2`:
-then these options are given.
+A case may contain further files of its program: `*.sexp`, `part-*.yaml`. A world file may start with the
+command
+that runs it, `# llc run loop.yaml --max-iterations 2`, whose options then apply.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ SOURCE = "loop.yaml"
 CASES = sorted(path.parent for path in GOLDEN.glob(f"*/*/{SOURCE}"))
 IDS = [f"{case.parent.name}/{case.name}" for case in CASES]
 COMMAND = f"# llc run {SOURCE} "
-# What differs from run to run or from machine to machine, and what says no more than `ir.txt` does.
-LEFT_OUT = ("ts", "crc", "run", "llc", "path", "script", "program_hash")
+# Fields that differ between runs or machines, or that only repeat `ir.txt`.
+OMITTED = ("ts", "crc", "run", "llc", "path", "script", "program_hash")
 
 
 def worlds(case: Path) -> list[Path]:
@@ -36,17 +36,17 @@ def worlds(case: Path) -> list[Path]:
 
 
 def parts(case: Path) -> list[Path]:
-    """The further files of a case that are part of its program."""
+    """Further files of the program of a case."""
     return sorted([*case.glob("*.sexp"), *case.glob("part-*.yaml"), *case.glob("*.lock")])
 
 
 def trace_of(world: Path) -> Path:
-    """The file that holds the events of a world."""
+    """The file with the events of a world."""
     return world.with_name(f"trace-{world.stem.removeprefix('world-')}.jsonl")
 
 
 def values_of(world: Path) -> Values:
-    """The options a world is run with."""
+    """The options with which a world is run."""
     first = world.read_text("utf-8").partition("\n")[0]
     words = shlex.split(first.removeprefix(COMMAND)) if first.startswith(COMMAND) else []
     words = [SOURCE, "--script", world.name, "--quiet", "--json", *words]
@@ -56,15 +56,15 @@ def values_of(world: Path) -> Values:
 
 
 def compile_case(case: Path, values: Values | None = None) -> Compiled:
-    """The loop of a case, compiled under a world's options. Raises CompileError."""
+    """The loop of a case, compiled with the options of a world. Raises CompileError."""
     with contextlib.chdir(case):
         return compile_file(SOURCE) if values is None else compile_file(SOURCE, load.compile_options(values))
 
 
 def run_world(world: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The journal of `llc run` in a folder of its own, and at its end the exit code.
+    """The journal of `llc run` in a separate folder, followed by the exit code.
 
-    The one JSON object on stdout must say the same as the journal's last event.
+    The only JSON object on stdout must agree with the last event of the journal.
     """
     folder.mkdir()
     for file in (world.with_name(SOURCE), world, *parts(world.parent)):
@@ -77,15 +77,15 @@ def run_world(world: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> lis
         code = launch_run.run(values_of(world))
     journals = list(folder.glob(".loops/.history/*/*.events.jsonl"))
     assert len(journals) == 1, err.read_text("utf-8")
-    events = [kept(json.loads(line)) for line in journals[0].read_text("utf-8").splitlines()]
-    outcome = kept(json.loads(out.read_text("utf-8")))
+    events = [comparable(json.loads(line)) for line in journals[0].read_text("utf-8").splitlines()]
+    outcome = comparable(json.loads(out.read_text("utf-8")))
     assert {"event": "run_end", **outcome, "program": None} == {**events[-1], "program": None}
     return [*events, {"exit_code": code}]
 
 
-def kept(event: dict[str, Any]) -> dict[str, Any]:
-    """An event without what is left out; a schema stands in `ir.txt` once, not in each call."""
-    event = {name: value for name, value in event.items() if name not in LEFT_OUT}
+def comparable(event: dict[str, Any]) -> dict[str, Any]:
+    """An event without omitted fields; a schema is in `ir.txt` once, not in each call."""
+    event = {name: value for name, value in event.items() if name not in OMITTED}
     if event.get("kind") == "evaluate" and "args" in event:
         event["args"] = {name: value for name, value in event["args"].items() if name != "schema"}
     return event

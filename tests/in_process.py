@@ -17,9 +17,9 @@ from llc.runtime.ledger import database as ledgers
 def run_llc(
     *words: str, program: str = "llc", folder: Path | None = None, **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """What the program prints with these arguments, and its exit code; its streams are files.
+    """Output and exit code of the program with these arguments; its streams are files.
 
-    folder: to run it in. What it sets for its process (secrets to mask, ledgers) is as before afterwards.
+    folder: its working directory. Process-wide settings (secrets to mask, ledgers) are restored afterwards.
     """
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -36,9 +36,9 @@ def run_llc(
         for name, value in env.items():
             patch.setenv(name, value)
         code = entry.main() if program == "llc" else entry.main_ll_loop()
-        shown = []
+        outputs = []
         for stream in (out, err):
             stream.flush()
             stream.seek(0)
-            shown.append(stream.read())
-    return subprocess.CompletedProcess(words, code, *shown)
+            outputs.append(stream.read())
+    return subprocess.CompletedProcess(words, code, *outputs)

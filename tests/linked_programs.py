@@ -1,4 +1,4 @@
-"""Programs of several files: made in a folder, driven by hand with real shells and a clock that stands."""
+"""Programs of several files: written to a folder, driven with real shells and a simulated clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from llc.vm.tiered import Machine
 from llc.vm.values.faults import Fault
 
 DEFAULTS = CompileOptions()
-# A loop that has all one needs: a context, a capture, a way back.
+# A loop with a context, a capture and a cycle.
 FIX = """\
 name: fix
 initial: check
@@ -43,7 +43,7 @@ max_iterations: 5
 
 
 def write(folder: Path, **files: str) -> None:
-    """Files by their names with `__` for a dot; those of loops go to `.loops/`."""
+    """Write files given by their names, with `__` for a dot; loops go to `.loops/`."""
     loops = folder / ".loops"
     loops.mkdir(exist_ok=True)
     for name, text in files.items():
@@ -52,7 +52,7 @@ def write(folder: Path, **files: str) -> None:
 
 
 def program_of(path: str, options: CompileOptions = DEFAULTS) -> Program:
-    """The program of a file, sound in every form: verified, printed and read, packed and unpacked."""
+    """The program of a file, checked in every form: verified, printed and parsed, emitted and lifted."""
     program = compile_file(path, options).program
     assert [finding for finding in verify(program) if finding.is_error] == []
     assert parse_program(print_program(program), "ir.txt") == program
@@ -63,7 +63,7 @@ def program_of(path: str, options: CompileOptions = DEFAULTS) -> Program:
 
 
 def shell(command: str) -> dict[str, Any]:
-    """What bash makes of a command, as an action's result."""
+    """Result of a command in bash, as the result of an action."""
     done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
     return {
         "output": done.stdout.decode(),
@@ -75,9 +75,9 @@ def shell(command: str) -> dict[str, Any]:
 
 
 class World:
-    """Answers effects, and remembers them with the notes made before each.
+    """Answers effects, and records them with the notes made before each.
 
-    The clock goes on by one for each effect; `sleep` takes its time, but not past a deadline.
+    The clock advances by one for each effect; `sleep` takes its time, but not beyond a deadline.
     """
 
     def __init__(self, answers: Callable[[Effect], dict[str, Any] | None] | None = None) -> None:
@@ -105,7 +105,7 @@ class World:
 
 
 def drive(program: Program, world: World, *, restoring: bool = False, fuel: int | None = None) -> Any:
-    """What a program gives, or its Fault. `restoring`: through a snapshot at each effect."""
+    """The value of a program, or its Fault. `restoring`: restore from a snapshot at each effect."""
     machine = Machine(Image.from_bytes(emit(program).to_bytes()), fuel=fuel)
     outcome = machine.resume()
     while isinstance(outcome, Effect | OutOfFuel):

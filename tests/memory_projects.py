@@ -1,4 +1,4 @@
-"""Projects to index: folders with files, as repositories of git or without; and asking memory about them."""
+"""Projects for the memory index: folders with files, with or without git; and memory queries."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from llc.runtime.memory.index import Index, Update, index_path
 from llc.runtime.memory.recall import Answer, read_request, recall
 
 
-def go_on() -> None:
-    """What stops nothing."""
+def no_check() -> None:
+    """A check that never interrupts."""
 
 
 def write(folder: Path, files: dict[str, str | bytes]) -> Path:
-    """Files by their paths."""
+    """Write files given by their paths."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,35 +33,35 @@ def repository(folder: Path, files: dict[str, str | bytes]) -> Path:
 
 
 def git(folder: Path, *words: str) -> str:
-    """git with nothing of whoever runs the tests."""
+    """Run git without the configuration of the user who runs the tests."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     env |= {"GIT_CONFIG_NOSYSTEM": "1", "HOME": str(folder.parent)}
-    who = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "protocol.file.allow=always"]
-    done = subprocess.run(
-        ["git", *who, *words], cwd=folder, env=env, capture_output=True, text=True, check=True
+    identity = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "protocol.file.allow=always"]
+    process = subprocess.run(
+        ["git", *identity, *words], cwd=folder, env=env, capture_output=True, text=True, check=True
     )
-    return done.stdout
+    return process.stdout
 
 
-def listed(folder: Path) -> list[str]:
-    return [os.fsdecode(entry.path) for entry in list_files(str(folder), go_on).entries]
+def listed_paths(folder: Path) -> list[str]:
+    return [os.fsdecode(entry.path) for entry in list_files(str(folder), no_check).entries]
 
 
-def left_out(folder: Path) -> dict[str, str]:
-    return {os.fsdecode(path): reason for path, reason in list_files(str(folder), go_on).left_out}
+def omitted_paths(folder: Path) -> dict[str, str]:
+    return {os.fsdecode(path): reason for path, reason in list_files(str(folder), no_check).left_out}
 
 
 def update(folder: Path, listing: Listing | None = None) -> Update:
-    """The index of a project brought up to date."""
+    """Update the index of a project."""
     root = str(folder)
-    with Index(root, go_on, index_path(root)) as index:
-        return index.update(listing or list_files(root, go_on))
+    with Index(root, no_check, index_path(root)) as index:
+        return index.update(listing or list_files(root, no_check))
 
 
-def ask(folder: Path, query: Any = None, check: Callable[[], object] = go_on, **fields: Any) -> Answer:
+def ask(folder: Path, query: Any = None, check: Callable[[], object] = no_check, **fields: Any) -> Answer:
     return recall(str(folder), read_request({"query": query, **fields}), check)
 
 
-def found(folder: Path, query: Any = None, **fields: Any) -> list[str]:
-    """The paths that memory finds, best first."""
+def matching_paths(folder: Path, query: Any = None, **fields: Any) -> list[str]:
+    """Paths of the matches of a memory query, best first."""
     return [match.path for match in ask(folder, query, **fields).matches]

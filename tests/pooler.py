@@ -1,6 +1,6 @@
-"""A connection pooler before a database: PgBouncer where it is installed, otherwise a small one of our own.
+"""A connection pooler for a database: PgBouncer if it is installed, otherwise a small implementation.
 
-`start(url, mode)` gives one of them, with the modes `transaction` and `session` of PgBouncer.
+`start(url, mode)` starts one, with the modes `transaction` and `session` of PgBouncer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ignore_startup_parameters = extra_float_digits
 
 
 def start(url: str, mode: str) -> PgBouncer | Pooler:
-    """A pooler before the server of a URL; its `url` leads to the same database, and `close` ends it."""
+    """Start a pooler for the server of a URL; its `url` is the same database, `close` ends it."""
     command = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     return PgBouncer(command, url, mode) if command else Pooler(url, mode)
 
@@ -48,7 +48,7 @@ def _through(url: str, port: int) -> str:
 
 
 class PgBouncer:
-    """A process of PgBouncer, in a folder of its own."""
+    """A PgBouncer process with its own folder."""
 
     def __init__(self, command: str, url: str, mode: str) -> None:
         parts, port = _parts(url), postgres.free_port()
@@ -100,7 +100,7 @@ def _exactly(source: socket.socket, count: int) -> bytes:
 
 
 class _Backend:
-    """A connection to the server, which one client uses at a time."""
+    """A connection to the server, used by one client at a time."""
 
     def __init__(self, parts: dict[str, Any]) -> None:
         self._server = socket.create_connection((parts["host"], int(parts["port"])))
@@ -111,7 +111,7 @@ class _Backend:
         self._turn = threading.Lock()
 
     def ask(self, sent: bytes) -> bytes:
-        """Forward what a client sends up to a Sync or Query; the answer."""
+        """Forward the data of a client up to a Sync or Query; returns the answer."""
         with self._turn:
             self._server.sendall(sent)
             return self._until_ready(self._server)
@@ -120,7 +120,7 @@ class _Backend:
         self._server.close()
 
     def _until_ready(self, source: socket.socket) -> bytes:
-        """What the server sends up to ReadyForQuery, with a process number of ours."""
+        """Data from the server up to ReadyForQuery, with a fake process number."""
         data = b""
         while True:
             kind, size = _exactly(source, 1), _exactly(source, 4)
@@ -133,7 +133,7 @@ class _Backend:
 
 
 class Pooler:
-    """The small one: in transaction mode all clients share one connection, else each has its own.
+    """The small implementation: in transaction mode all clients share one connection, else each has its own.
 
     A client that listens for notifications gets them with its next answer.
     """
@@ -156,7 +156,7 @@ class Pooler:
     def _serve(self, client: socket.socket) -> None:
         backend = self._shared
         try:
-            while True:  # encryption is refused, then comes the real start
+            while True:  # encryption is refused, then the client sends its start-up message
                 size, code = struct.unpack("!ii", _exactly(client, 8))
                 _exactly(client, size - 8)
                 if code == 196608:

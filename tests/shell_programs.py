@@ -1,7 +1,7 @@
-"""Random shell programs with variables in every quoting position, and what they must print.
+"""Random shell programs with variables in every quoting position, and their expected output.
 
-A builder writes template text and, beside it, the arguments that the program `printf` must receive.
-Used by `test_shell_contexts`, which runs them under real shells.
+A builder writes template text together with the arguments that the program `printf` must receive.
+Used by `test_shell_contexts`, which runs the programs under real shells.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from llc.frontend.template.nodes import QUOTING_PRIMITIVES, Literal, Template, Variable
 from llc.vm.primitives.handlers import HANDLERS
 
-# By its path, so that no shell uses its own.
+# By path, so that no shell uses its builtin.
 PRINTF = shutil.which("printf") or "/usr/bin/printf"
-# One path for each different shell there is; `sh` is often one of the others.
+# One path for each distinct shell; `sh` is often the same as another one.
 SHELLS = list(
     {os.path.realpath(path): path for name in ("bash", "dash", "sh") if (path := shutil.which(name))}
 )
@@ -38,7 +38,7 @@ VALUES = st.lists(st.one_of(st.sampled_from(_FRAGMENTS), st.text(_CHARACTERS, ma
     "".join
 )
 
-# Texts and what a shell makes of them.
+# Texts and their meaning in a shell.
 _IN_DOUBLE = (
     ("'", "'"), ('\\"', '"'), ("\\$ ", "$ "), ("\\\\", "\\"), ("\\`", "`"), (" # ", " # "), ("$ ", "$ "),
     ("\\a", "\\a"), ("(", "("), (")", ")"), (";", ";"), ("\n", "\n"), ("\\\n", ""), ("'s", "'s"),
@@ -80,7 +80,7 @@ def _filled(template: Template, value_of: Callable[[Variable], str]) -> str:
 
 
 def run(shell: str, command: str, folder: Path) -> subprocess.CompletedProcess[bytes]:
-    """Runs a command in an empty folder."""
+    """Run a command in an empty folder."""
     environment = {"PATH": os.environ["PATH"], "X": X, "LC_ALL": "C.UTF-8"}
     return subprocess.run(
         [shell, "-c", command],
@@ -94,7 +94,7 @@ def run(shell: str, command: str, folder: Path) -> subprocess.CompletedProcess[b
 
 
 class Writer:
-    """Draws the parts of a program; `values` collects the values of the variables in it."""
+    """Generator of program parts; `values` collects the values of their variables."""
 
     def __init__(self, draw: st.DrawFn, is_bash: bool) -> None:
         self.draw = draw
@@ -126,7 +126,7 @@ class Writer:
                 return text, text
             case "escape":
                 text = self.pick("'", '"', "$", " ", "\\", "`", "#", "~", "*", "(", ";", "a")
-                # `$` right before a variable would read as the template's own `$${`.
+                # `$` directly before a variable would be read as the escape `$${` of the template.
                 return "\\" + text + ("''" if text == "$" else ""), text
             case "ansi":
                 return "$'\\t(\"\\\\'", '\t("\\'
@@ -265,7 +265,7 @@ class Writer:
 
 @st.composite
 def programs(draw: st.DrawFn, is_bash: bool) -> tuple[str, dict[str, str], list[str]]:
-    """A template, the values of its variables, and what it must print, each part NUL-ended."""
+    """A template, the values of its variables, and the expected output parts, each terminated by NUL."""
     writer = Writer(draw, is_bash)
     text, printed = writer.statements()
     return text, writer.values, printed
@@ -292,8 +292,8 @@ _PAYLOADS = (
 
 
 @st.composite
-def soups(draw: st.DrawFn) -> tuple[str, dict[str, str]]:
-    """Shell tokens in any order with variables among them, and hostile values for these."""
+def token_sequences(draw: st.DrawFn) -> tuple[str, dict[str, str]]:
+    """Shell tokens in random order with variables and hostile values."""
     tokens = draw(st.lists(st.sampled_from(_TOKENS), min_size=1, max_size=12))
     values = draw(st.lists(st.sampled_from(_PAYLOADS), min_size=1, max_size=3))
     for index in range(len(values)):

@@ -11,21 +11,26 @@ from typing import Any
 import pexpect
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-# What would change what llc shows, wherever the tests run.
+# Variables that would change the output of llc.
 _UNWANTED = ("NO_COLOR", "FORCE_COLOR")
 
 
 def spawn(
     *words: str, width: int = 100, height: int = 40, folder: str | Path | None = None, **env: str
 ) -> Any:
-    """`llc WORDS` on a terminal of that size; what it says is waited for with `expect`."""
-    around = {name: value for name, value in os.environ.items() if name not in _UNWANTED}
-    around |= {"TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", "PYTHONIOENCODING": "utf-8", **env}
+    """Start `llc WORDS` on a terminal of this size; use `expect` to wait for its output."""
+    environment = {name: value for name, value in os.environ.items() if name not in _UNWANTED}
+    environment |= {
+        "TERM": "xterm-256color",
+        "PROMPT_TOOLKIT_NO_CPR": "1",
+        "PYTHONIOENCODING": "utf-8",
+        **env,
+    }
     return pexpect.spawn(
         sys.executable,
         ["-m", "llc", *words],
         cwd=None if folder is None else str(folder),
-        env=around,
+        env=environment,
         dimensions=(height, width),
         encoding="utf-8",
         timeout=30,
@@ -33,7 +38,7 @@ def spawn(
 
 
 def exit_code(child: Any) -> int:
-    """Wait until it has ended; what it still said is in `child.before`."""
+    """Wait for the end; the remaining output is in `child.before`."""
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus is not None, child.signalstatus
@@ -41,21 +46,23 @@ def exit_code(child: Any) -> int:
 
 
 def plain(text: str) -> str:
-    """What a terminal got, without colours and movements."""
+    """Output of a terminal without colours and cursor movements."""
     return _ESCAPE.sub("", text).replace("\r", "")
 
 
 def screen_of(text: str) -> list[str]:
-    """What is left on the screen: lines as the last carriage return and erasure left them."""
+    """Visible text of the screen: lines after carriage returns and erasures."""
     lines = []
     for line in text.replace("\r\n", "\n").split("\n"):
-        left = re.split(r"\r|\x1b\[K", line)
-        lines.append(_ESCAPE.sub("", next((part for part in reversed(left) if part), "")))
+        segments = re.split(r"\r|\x1b\[K", line)
+        lines.append(_ESCAPE.sub("", next((part for part in reversed(segments) if part), "")))
     return lines
 
 
 class Dialogue:
-    """A command that asks: `answer` waits for a question and types; `seen` is all that it said."""
+    """A command that asks questions: `answer` waits for a question and types; `seen` is the complete
+    output.
+    """
 
     def __init__(self, *words: str, **env: str) -> None:
         self.child = spawn(*words, **env)

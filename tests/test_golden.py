@@ -1,11 +1,13 @@
-"""Golden cases: a source and the tool's complete output for it.
+"""Golden cases: a source and the complete output of the tool for it.
 
-A case is a folder in `golden/<area>/` that holds `loop.yaml`, and perhaps worlds `world-<name>.yaml`.
-`loops/` are those of the seed, `rules/` those of `loops.md`, `warnings/` compile with complaints, and
-`errors/` are refused.
-What is compared: `fsm.yaml`, `ir.txt`, `bytecode.txt` (for the cases in LISTED), `warnings.txt` (only where
-there are any), `errors.txt` (instead of all these, where the loop is refused), and for each world
-`trace-<name>.jsonl`, the events of a run and its exit code. `pytest --update` rewrites them.
+A case is a folder in `golden/<area>/` with `loop.yaml` and optional worlds `world-<name>.yaml`. `loops/` has
+the
+loops of the seed, `rules/` those of `loops.md`, `warnings/` loops with warnings, and `errors/` invalid loops.
+Compared are `fsm.yaml`, `ir.txt`, `bytecode.txt` (for the cases in LISTED), `warnings.txt` (if there are
+any),
+`errors.txt` (instead of all these, for an invalid loop), and for each world `trace-<name>.jsonl`, the events
+of
+a run and its exit code. `pytest --update` rewrites them.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from llc.vm.code.image import Image
 from llc.vm.code.lift import lift
 from llc.vm.code.verify import verify_image
 
-# The seed's names in its FSMs, for ours.
+# Names of the seed in its FSMs, and their names here.
 RENAMED = {
     "goal": {"goal-no-type-errors-in-src": "goal-no-type-errors"},
     "convergence": {},
@@ -40,11 +42,11 @@ RENAMED = {
 }
 
 # Cases whose bytecode listing is compared; together they have every opcode that a loop uses. Round trips of
-# the code are tested for all cases (`test_every_form_of_a_case_says_the_same`).
+# the code are tested for all cases (`test_forms_of_a_case_are_equivalent`).
 LISTED = ("ask", "evaluate-convergence", "evaluate-output-json", "example-3-smart-fix", "namespaces")
 SPEC = GOLDEN.parents[1] / "spec"
-# Findings that no case shows, with the reason.
-NOT_SHOWN = {
+# Diagnostics without a case, with the reason.
+WITHOUT_A_CASE = {
     "circular-inheritance": "a case has one file",
     "not-imported": "`llc import` gives it",
     "outside-project": "a case has one file",
@@ -63,8 +65,8 @@ NOT_SHOWN = {
 }
 
 
-def prints(case: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
-    """What the tool prints for a case: file names and texts."""
+def outputs_of(case: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
+    """Output of the tool for a case: file names and texts."""
     try:
         compiled = compile_case(case)
     except CompileError as error:
@@ -84,8 +86,8 @@ def prints(case: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_golden(case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: bool) -> None:
-    """What the tool prints for a case is what stands beside it."""
-    printed = dict(prints(case, tmp_path, monkeypatch))
+    """The output of the tool for a case equals its golden files."""
+    printed = dict(outputs_of(case, tmp_path, monkeypatch))
     expected = {
         path.name: path.read_text("utf-8")
         for path in case.iterdir()
@@ -113,8 +115,8 @@ def test_golden(case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upd
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
-def test_every_form_of_a_case_says_the_same(case: Path) -> None:
-    """The IR reads back from its text, the image from its bytes, the FSM form compiles to the same IR."""
+def test_forms_of_a_case_are_equivalent(case: Path) -> None:
+    """The IR round-trips through text, the image through bytes, and the FSM form compiles to the same IR."""
     try:
         compiled = compile_case(case)
     except CompileError:
@@ -128,15 +130,15 @@ def test_every_form_of_a_case_says_the_same(case: Path) -> None:
     assert again.program_hash == image.program_hash
     assert not [finding for finding in verify_image(again) if finding.is_error]
     assert emit(lift(again)).program_hash == image.program_hash
-    if compiled.loop.paradigm != "convergence":  # there `previous` means what the paradigm says
+    if compiled.loop.paradigm != "convergence":  # there the paradigm defines the meaning of `previous`
         with contextlib.chdir(case):
             fsm = compile_text(print_fsm(compiled.loop), "fsm.yaml")
         assert fsm.program.functions == program.functions
 
 
 @pytest.mark.parametrize("paradigm", RENAMED)
-def test_a_paradigm_becomes_the_fsm_that_the_seed_shows(paradigm: str) -> None:
-    """To the letter, but for comments and the names that `loops.md` 16 settles."""
+def test_paradigm_becomes_the_fsm_of_the_seed(paradigm: str) -> None:
+    """The text is equal, except for comments and the names of `loops.md` 16."""
     printed = (GOLDEN / "loops" / paradigm / "fsm.yaml").read_text("utf-8")
     for ours, seeds in RENAMED[paradigm].items():
         printed = printed.replace(ours, seeds)
@@ -144,16 +146,16 @@ def test_a_paradigm_becomes_the_fsm_that_the_seed_shows(paradigm: str) -> None:
     assert printed == re.sub(r" +#.*", "", shown)
 
 
-def test_refused_cases_stand_apart() -> None:
-    """The loops in `errors/` are refused, all others are not; an empty folder would pass in silence."""
+def test_only_error_cases_are_invalid() -> None:
+    """The loops in `errors/` are invalid, all others are valid; an empty folder would pass unnoticed."""
     refused = [case for case in CASES if (case / "errors.txt").exists()]
     assert refused == [case for case in CASES if case.parent.name == "errors"]
     assert len(refused) >= 30
     assert len(CASES) - len(refused) >= 60
 
 
-def test_every_finding_is_shown_in_a_case() -> None:
-    """Each id that the chapters list is in the output of a case, or a loop's text cannot cause it."""
+def test_every_diagnostic_has_a_case() -> None:
+    """Each id in the tables of the chapters is in the output of a case, or no loop text can cause it."""
     listed = listed_in("loops.md") | listed_in("interpolation.md")
     shown = set()
     for case in CASES:
@@ -161,12 +163,12 @@ def test_every_finding_is_shown_in_a_case() -> None:
             if (case / name).exists():
                 text = (case / name).read_text("utf-8")
                 shown.update(re.findall(r"^(?:error|warning)\[([a-z0-9-]+)\]", text, re.MULTILINE))
-    assert listed - shown == set(NOT_SHOWN)
+    assert listed - shown == set(WITHOUT_A_CASE)
     assert shown <= listed | listed_in("linking.md")
 
 
 def listed_in(chapter: str) -> set[str]:
-    """The ids in a chapter's table of findings."""
+    """The ids in a chapter's table of diagnostics."""
     text = (SPEC / chapter).read_text("utf-8").partition("\n## Diagnostics")[2]
     rows = re.findall(r"^\|(.*?)\|", text, re.MULTILINE)
     return {id for row in rows for id in re.findall(r"`([a-z0-9-]+)`", row)}

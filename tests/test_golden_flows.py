@@ -1,9 +1,9 @@
-"""Golden flows: a source, a world and the tool's output for them.
+"""Golden flows: a source, a world and the output of the tool for them.
 
-A case is a folder in `golden/flows/` with `flow.sexp` and `world.yaml`, and perhaps other files of its
-program. What is compared: the core forms
-(`expanded.txt`), the states (`ir.txt`, without places), and the events of a run in that world with its
-exit code (`trace.jsonl`). `pytest --update` rewrites them.
+A case is a folder in `golden/flows/` with `flow.sexp`, `world.yaml` and optional further files of its
+program.
+Compared are the core forms (`expanded.txt`), the states (`ir.txt`, without spans), and the events of a run in
+that world with its exit code (`trace.jsonl`). `pytest --update` rewrites them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from golden_cases import GOLDEN, kept, parts
+from golden_cases import GOLDEN, comparable, parts
 
 from llc.frontend.compile import Compiled, compile_file
 from llc.frontend.core.printer import expanded_text
@@ -34,8 +34,8 @@ CASES = sorted(path.parent for path in GOLDEN.glob(f"flows/*/{SOURCE}"))
 IDS = [case.name for case in CASES]
 
 
-def further(case: Path) -> list[Path]:
-    """The further files of a case that are part of its program."""
+def further_files(case: Path) -> list[Path]:
+    """Further files of a case that are part of its program."""
     return [path for path in parts(case) if path.name != SOURCE]
 
 
@@ -45,8 +45,8 @@ def compile_case(case: Path) -> Compiled:
 
 
 def trace(case: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The journal of a run in the case's world, and at its end the exit code."""
-    for path in (case / SOURCE, case / WORLD, *further(case)):
+    """The journal of a run in the world of the case, followed by the exit code."""
+    for path in (case / SOURCE, case / WORLD, *further_files(case)):
         shutil.copy(path, folder)
     values = options.Values(SOURCE, script=WORLD, quiet=True)
     with monkeypatch.context() as patch, (folder / "stderr").open("w") as stderr:
@@ -54,7 +54,7 @@ def trace(case: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         patch.setattr("sys.stderr", stderr)
         code = launch_run.run(values)
     (journal,) = folder.glob(".loops/.history/*/*.events.jsonl")
-    events = [kept(json.loads(line)) for line in journal.read_text("utf-8").splitlines()]
+    events = [comparable(json.loads(line)) for line in journal.read_text("utf-8").splitlines()]
     return "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in [*events, {"exit_code": code}])
 
 
@@ -69,7 +69,7 @@ def prints(case: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_golden(case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: bool) -> None:
-    """What the tool prints for a case is what stands beside it."""
+    """The output of the tool for a case equals its golden files."""
     printed = dict(prints(case, tmp_path, monkeypatch))
     if update:
         for name, text in printed.items():
@@ -84,12 +84,12 @@ def test_golden(case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upd
     ]
     command = "to accept: pytest --update tests/test_golden_flows.py"
     assert not differences, "\n".join([*differences[:200], command])
-    assert expected.keys() == {SOURCE, WORLD, *(path.name for path in further(case)), *printed}
+    assert expected.keys() == {SOURCE, WORLD, *(path.name for path in further_files(case)), *printed}
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
-def test_every_form_of_a_case_says_the_same(case: Path) -> None:
-    """The IR reads back from its text, the image from its bytes; both verifiers find nothing at all."""
+def test_forms_of_a_case_are_equivalent(case: Path) -> None:
+    """The IR round-trips through text, the image through bytes; both verifiers report nothing."""
     program = compile_case(case).program
     assert parse_program(print_program(program), "ir.txt") == program
     assert list(verify(program)) == []
@@ -101,5 +101,5 @@ def test_every_form_of_a_case_says_the_same(case: Path) -> None:
 
 
 def test_there_are_cases() -> None:
-    """An empty folder would pass in silence."""
+    """An empty folder would pass unnoticed."""
     assert len(CASES) >= 5

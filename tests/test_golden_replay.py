@@ -1,4 +1,4 @@
-"""A golden trace contains enough to run its program again, at once or in pieces."""
+"""A golden trace contains enough to execute its program again, without or with snapshots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUNNING = [case for case in CASES if worlds(case)]
 
 
 def replayed(image: Image, results: list[Any], in_pieces: bool) -> list[dict[str, Any]]:
-    """The notes of a run over recorded results; in pieces: from a snapshot at every effect."""
+    """Notes of an execution with recorded results; in_pieces: restore from a snapshot at every effect."""
     machine = Machine(image)
     outcome = machine.resume()
     noted = []
@@ -36,7 +36,9 @@ def replayed(image: Image, results: list[Any], in_pieces: bool) -> list[dict[str
 
 @pytest.mark.parametrize("case", RUNNING, ids=lambda case: f"{case.parent.name}/{case.name}")
 def test_a_trace_can_be_replayed(case: Path) -> None:
-    """A fresh machine over the recorded results notes what was noted, and so does one that stops often."""
+    """A new machine with the recorded results makes the recorded notes, also if it is restored at every
+    effect.
+    """
     for world in worlds(case):
         lines = trace_of(world).read_text("utf-8").splitlines()
         events = [event for event in map(json.loads, lines) if "event" in event]

@@ -1,9 +1,11 @@
 """The worlds of a golden case take every route of its loop; exceptions are listed with a reason.
 
-Two measures. In the author's words: each verdict that a state routes, `_`, `_error`, `next`, the end
-at each terminal, each restart. In the program's: each of its IR states, which also has the ways that
-no author writes: a verdict nothing routes, a crash, a fault, each limit. For the second, the trace
-is replayed on the same program with a note in every state.
+There are two measures. In terms of the source: each verdict that a state routes, `_`, `_error`, `next`, the
+end
+at each terminal state, each restart. In terms of the program: each IR state, which includes implicit paths:
+an
+unrouted verdict, a crash, a fault, each limit. For the second measure, the trace is replayed on the same
+program with a note in every state.
 """
 
 from __future__ import annotations
@@ -25,27 +27,27 @@ from llc.vm.code.emit import emit
 from llc.vm.machine.machine import Effect
 from llc.vm.tiered import Machine
 
-# Programs of several files have states of their own kinds: `tests/runtime/test_linked_runs.py`.
+# Programs of several files have other kinds of states: `tests/runtime/test_linked_runs.py`.
 RUNNING = [case for case in CASES if case.parent.name in ("loops", "rules") and not list(case.glob("*.sexp"))]
 IDS = [f"{case.parent.name}/{case.name}" for case in RUNNING]
-# Where a state that was entered in this iteration already is counted: the states of a cycle are
-# always entered in the same order, so only the first of them ever gets there.
+# States that count an entry in the same iteration: the states of a cycle are always entered in the same
+# order, so only the first one reaches them.
 GATE = ("/again", "/next", "/rested", "/rested/in_time")
-# Every loop that has an agent ends in the same way where that hands over; the cases `handoff…` show it.
+# Every loop with an agent ends in the same way at a handoff; the cases `handoff…` show it.
 HANDOFF = ("/handed_over", "/handoff")
-ALWAYS_SET = "what it reads has always been set before"
+ALWAYS_DEFINED = "what it reads has always been set before"
 NO_MODEL = "models are switched off, so the state always errs"
-# Ways that cannot be taken, with the reason.
+# Routes that cannot be taken, with the reason.
 UNTAKEN = {
-    "02-prev-and-result": {"decide/error": ALWAYS_SET},
-    "04-convergence-templates": {"measure/error": ALWAYS_SET},
-    "08-exit-code-source": {"decide/error": ALWAYS_SET},
+    "02-prev-and-result": {"decide/error": ALWAYS_DEFINED},
+    "04-convergence-templates": {"measure/error": ALWAYS_DEFINED},
+    "08-exit-code-source": {"decide/error": ALWAYS_DEFINED},
     "11-llm-disabled": dict.fromkeys(
         ("look: success", "look: failure", "look/to/done", "look/unrouted", "look/error"), NO_MODEL
     ),
-    "18-dynamic-targets": {"test/error": ALWAYS_SET},
-    "ask": {"confirm/error": ALWAYS_SET, "confirm/unrouted": "every choice is routed"},
-    "evaluate-contains": {"worked_out/error": ALWAYS_SET},
+    "18-dynamic-targets": {"test/error": ALWAYS_DEFINED},
+    "ask": {"confirm/error": ALWAYS_DEFINED, "confirm/unrouted": "every choice is routed"},
+    "evaluate-contains": {"worked_out/error": ALWAYS_DEFINED},
 }
 # Variables that may be undefined.
 MAY_FAULT = ("captured", "prev", "result", "env")
@@ -57,7 +59,7 @@ def events_of(world: Path) -> list[dict[str, Any]]:
 
 
 def routes_of(loop: Loop) -> Iterator[tuple[str, str]]:
-    """Every way an author wrote: the state it leaves, and what takes it."""
+    """Every route in the source: the state, and the verdict or key."""
     for name, state in loop.states.items():
         yield from ((name, verdict) for verdict in state.routes)
         if state.next is not None:
@@ -87,7 +89,7 @@ def routes_taken(loop: Loop, events: list[dict[str, Any]]) -> Iterator[tuple[str
 
 
 def states_taken(program: Program, events: list[dict[str, Any]]) -> set[str]:
-    """The IR states that a run went through, which recorded these events."""
+    """The IR states of the run with these events."""
     function = program.function(program.entry)
     noted = tuple(
         attrs.evolve(state, body=(Note("state_enter", record({"ir": state.name})), *state.body))
@@ -108,12 +110,14 @@ def states_taken(program: Program, events: list[dict[str, Any]]) -> set[str]:
     return taken
 
 
-def impossible(loop: Loop) -> Iterator[str]:
-    """IR states that no world can reach, where the evaluator and the texts of a state show it."""
+def unreachable_states(loop: Loop) -> Iterator[str]:
+    """IR states that no world can reach, as the evaluator and the texts of a state prove."""
     for name, state in loop.states.items():
-        said, routes = loop.evaluator_of(state).verdicts, state.routes
+        verdicts, routes = loop.evaluator_of(state).verdicts, state.routes
         takes_errors = "_error" in routes or loop.on_error not in (None, name)
-        takes_all = takes_errors and ("_" in routes or (said is not None and set(said) <= routes.keys()))
+        takes_all = takes_errors and (
+            "_" in routes or (verdicts is not None and set(verdicts) <= routes.keys())
+        )
         if takes_all and not state.is_terminal:
             yield f"{name}/unrouted"
         read = (
@@ -128,8 +132,8 @@ def impossible(loop: Loop) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("case", RUNNING, ids=IDS)
-def test_every_route_of_the_author_is_taken(case: Path) -> None:
-    """Each way that the loop says is taken in a trace, or listed as one that cannot be taken."""
+def test_every_route_of_the_source_is_taken(case: Path) -> None:
+    """Each route of the loop is taken in a trace, or listed as impossible."""
     loop = compile_case(case).loop
     taken = {way for world in worlds(case) for way in routes_taken(loop, events_of(world))}
     listed = UNTAKEN.get(case.name, {})
@@ -139,18 +143,19 @@ def test_every_route_of_the_author_is_taken(case: Path) -> None:
 
 @pytest.mark.parametrize("case", RUNNING, ids=IDS)
 def test_every_state_of_the_program_is_reached(case: Path) -> None:
-    """So is each way that nobody wrote: unrouted verdicts, crashes, faults, limits."""
+    """Including implicit paths: unrouted verdicts, crashes, faults, limits."""
     taken = set()
     for world in worlds(case):
         taken |= states_taken(compile_case(case, values_of(world)).program, events_of(world))
     compiled = compile_case(case)
     states = {state.name for state in compiled.program.functions[0].states}
-    assert not taken & set(impossible(compiled.loop))
+    assert not taken & set(unreachable_states(compiled.loop))
     common = GATE if case.name.startswith("handoff") else GATE + HANDOFF
-    missing = {name for name in states - taken - set(impossible(compiled.loop)) if not name.endswith(common)}
+    missing = {
+        name for name in states - taken - set(unreachable_states(compiled.loop)) if not name.endswith(common)
+    }
     assert missing == {way for way in UNTAKEN.get(case.name, {}) if ": " not in way}
 
 
-def test_what_is_listed_exists() -> None:
-    """No list is left behind for a case that is gone."""
+def test_exceptions_are_of_existing_cases() -> None:
     assert UNTAKEN.keys() <= {case.name for case in RUNNING}

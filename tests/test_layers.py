@@ -14,7 +14,7 @@ import llc
 from llc.runtime.host import protocol
 
 ROOT = Path(__file__).parents[1]
-# design: which folders a folder may import.
+# The folders from which a folder may import (see design).
 MAY_IMPORT = {
     "ir": {"ir"},
     "stdlib": {"stdlib"},
@@ -22,13 +22,13 @@ MAY_IMPORT = {
     "vm": {"vm", "ir"},
     "runtime": {"runtime", "frontend", "vm", "ir", "stdlib", ""},
 }
-# Clocks, processes, randomness, the environment and the network are the runtime's alone.
-WORLD = {
+# Only the runtime uses clocks, processes, randomness, the environment and the network.
+OPERATING_SYSTEM = {
     "anthropic", "asyncio", "fcntl", "http", "multiprocessing", "random", "secrets", "select", "selectors",
     "signal", "socket", "subprocess", "tempfile", "time", "urllib",
 }  # fmt: skip
 WORLDLY_NAMES = {("os", "environ"), ("os", "getenv"), ("os", "system"), ("datetime", "now")}
-# Reading a file that the user named, and finding it, is the frontend's work: all it wants of `os`.
+# The frontend may only search and read files that the user named.
 MAY_USE_OS = {"frontend/source/files.py"}
 
 
@@ -49,7 +49,7 @@ def nodes(path: Path) -> tuple[ast.AST, ...]:
 
 
 def imports(path: Path) -> Iterator[tuple[str, int]]:
-    """What a module imports: absolute names, and ours as `.folder`."""
+    """The imports of a module: absolute names, and our own as `.folder`."""
     package = path.parent.relative_to(ROOT).parts
     for node in nodes(path):
         if isinstance(node, ast.Import):
@@ -66,7 +66,8 @@ def imports(path: Path) -> Iterator[tuple[str, int]]:
                 yield "." + (*base, *names)[0], node.lineno
 
 
-# design: the order of the sub-packages; each imports only those before it. A module counts as a package here.
+# The order of the sub-packages (see design); each imports only those before it. A module counts as a package
+# here.
 ORDER = {
     "frontend": (
         *("source", "shell", "template", "loop", "sexp", "core", "tasks", "expand", "lower"),
@@ -85,7 +86,7 @@ ORDER = {
 
 
 def _names() -> dict[str, Path]:
-    """Every module of ours by its dotted name; a package by the name of its folder."""
+    """Every module by its dotted name; a package by the name of its folder."""
     return {
         ".".join(
             (path if path.stem != "__init__" else path.parent).relative_to(ROOT).with_suffix("").parts
@@ -96,7 +97,7 @@ def _names() -> dict[str, Path]:
 
 
 def _imported(path: Path, names: dict[str, Path]) -> Iterator[tuple[str, int]]:
-    """Our modules that a module imports, anywhere in it, with the line."""
+    """Our modules that a module imports, at any position, with the line."""
     package = path.parent.relative_to(ROOT).parts
     for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and node.level:
@@ -112,7 +113,7 @@ NAMES = _names()
 
 @pytest.fixture(scope="module")
 def imported() -> dict[str, dict[str, int]]:
-    """Of every module of ours those that it imports, each with the line."""
+    """For every module, the modules that it imports, each with the line."""
     return {
         name: {target: line for target, line in _imported(path, NAMES) if target in NAMES and target != name}
         for name, path in NAMES.items()
@@ -129,7 +130,7 @@ def _package(name: str) -> tuple[str, str] | None:
 
 
 def test_every_module_is_in_a_package_of_the_order() -> None:
-    """A new sub-package has a place in `ORDER`."""
+    """A new sub-package needs a position in `ORDER`."""
     parents = {"frontend", "vm", "vm.jit", "runtime"}
     missing = [name for name in NAMES if name.split(".")[0] in ORDER and _package(name) is None]
     assert set(missing) <= parents
@@ -149,7 +150,7 @@ def test_a_package_imports_only_lower_ones(imported: dict[str, dict[str, int]]) 
 
 
 def test_there_are_no_import_cycles(imported: dict[str, dict[str, int]]) -> None:
-    """Not even between modules of one package, nor of imports in functions or for type checking."""
+    """Neither between modules of one package, nor by imports in functions or for type checking."""
     try:
         TopologicalSorter(imported).prepare()
     except CycleError as error:
@@ -158,7 +159,7 @@ def test_there_are_no_import_cycles(imported: dict[str, dict[str, int]]) -> None
 
 @pytest.mark.parametrize("folder", MAY_IMPORT)
 def test_a_folder_imports_only_what_it_may(folder: str) -> None:
-    """`frontend` and `vm` do not know each other, `ir` knows nobody, only `runtime` knows all."""
+    """`frontend` and `vm` do not import each other, `ir` imports neither, only `runtime` imports all."""
     assert modules(folder)
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {name}"
@@ -170,13 +171,13 @@ def test_a_folder_imports_only_what_it_may(folder: str) -> None:
 
 
 @pytest.mark.parametrize("folder", ["ir", "frontend", "vm"])
-def test_the_world_is_touched_only_by_the_runtime(folder: str) -> None:
+def test_only_the_runtime_uses_the_operating_system(folder: str) -> None:
     """No module outside `runtime` imports processes, clocks, randomness, sockets or the client."""
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {name}"
         for path in modules(folder)
         for name, line in imports(path)
-        if name.split(".")[0] in WORLD
+        if name.split(".")[0] in OPERATING_SYSTEM
         or (name.split(".")[0] == "os" and str(path.relative_to(ROOT)) not in MAY_USE_OS)
     ]
     wrong += [
@@ -190,7 +191,7 @@ def test_the_world_is_touched_only_by_the_runtime(folder: str) -> None:
     assert not wrong
 
 
-# What only `runtime/host` may import, and the module of it to use instead.
+# Modules that only `runtime/host` may import, and the module to use instead.
 HOST = {
     "os": "files, pipes, processes, environment or terminal",
     "time": "clock",
@@ -214,16 +215,16 @@ HOST = {
     "termios": "terminal",
     "tty": "terminal",
 }
-# Questions to the file system that `os.path` answers too.
-ASKS_DISK = {
+# Queries of the file system that `os.path` answers too.
+FILE_QUERIES = {
     "exists", "getmtime", "getsize", "isdir", "isfile", "islink", "lexists", "realpath", "samefile",
 }  # fmt: skip
-# The frontend's own access to source files; it knows nothing of the runtime.
-READS_SOURCES = "frontend/source/files.py"
+# The frontend's own access to source files, which does not depend on the runtime.
+SOURCE_FILES = "frontend/source/files.py"
 
 
 def host_bypasses(path: Path) -> Iterator[str]:
-    """The places of a module that reach the operating system and not `runtime/host`."""
+    """The positions in a module that use the operating system without `runtime/host`."""
     where = path.relative_to(ROOT)
     swapped = {part: set(protocol.PARTS[part]) for part in protocol.PARTS}
     for node in nodes(path):
@@ -235,7 +236,7 @@ def host_bypasses(path: Path) -> Iterator[str]:
                         yield f"{where}:{node.lineno} imports {alias.name}: use host.{part}"
             case ast.ImportFrom(level=0, module=str(module), names=names):
                 part = HOST.get(module.partition(".")[0])
-                asked = [alias.name for alias in names if module != "os.path" or alias.name in ASKS_DISK]
+                asked = [alias.name for alias in names if module != "os.path" or alias.name in FILE_QUERIES]
                 if part is not None and asked:
                     yield f"{where}:{node.lineno} imports {', '.join(asked)} of {module}: use host.{part}"
             case ast.ImportFrom(module=str(module), names=names) if (
@@ -247,7 +248,7 @@ def host_bypasses(path: Path) -> Iterator[str]:
             case ast.Attribute(value=ast.Name(id="os"), attr=name) if name != "path":
                 yield f"{where}:{node.lineno} uses os.{name}: use host.{HOST['os']}"
             case ast.Attribute(value=ast.Attribute(value=ast.Name(id="os"), attr="path"), attr=name) if (
-                name in ASKS_DISK
+                name in FILE_QUERIES
             ):
                 yield f"{where}:{node.lineno} uses os.path.{name}: use host.files.{name}"
             case ast.Call(func=ast.Name(id="open")) if where.parts[0] == "runtime":
@@ -256,24 +257,24 @@ def host_bypasses(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("folder", MAY_IMPORT)
 def test_only_the_host_reaches_the_operating_system(folder: str) -> None:
-    """Files, clock, processes and so on are reached through `runtime/host`, also by imports in functions."""
+    """Files, clock, processes and so on are used through `runtime/host`, also by imports in functions."""
     wrong = [
         text
         for path in modules(folder)
-        if not path.is_relative_to(ROOT / "runtime/host") and path != ROOT / READS_SOURCES
+        if not path.is_relative_to(ROOT / "runtime/host") and path != ROOT / SOURCE_FILES
         for text in host_bypasses(path)
     ]
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("name", llc.__all__)
-def test_every_public_name_is_there(name: str) -> None:
-    """What the package says it has can be had from it."""
+def test_every_public_name_exists(name: str) -> None:
+    """Each name in `__all__` can be imported."""
     assert getattr(llc, name) is not None
 
 
 def test_records_are_declared_in_one_way() -> None:
-    """Classes of records take what they share from `ir.records`: attrs makes no method twice."""
+    """Record classes use the decorators of `ir.records`, so that attrs generates no method twice."""
     wrong = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for folder in MAY_IMPORT

@@ -28,7 +28,7 @@ def test_exceptions_of_evaluate_are_exported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", [5, None, b"(+ 1 2)", ["(+ 1 2)"]])
-def test_a_program_that_is_no_text_is_refused(source: Any) -> None:
+def test_non_text_program_is_an_error(source: Any) -> None:
     """`compile` and `evaluate` name the argument and its type."""
     kind = type(source).__name__
     with pytest.raises(TypeError, match=f"`source` is a text, not {kind}"):

@@ -22,7 +22,7 @@ reveal_type(outcome.exit_code)
 
 
 def mypy(folder: Path, *arguments: str) -> str:
-    """What mypy says, run in a folder where the repository is called `llc`, as mypy needs it to be."""
+    """Output of mypy, run in a folder in which the repository is named `llc`, as mypy requires."""
     (folder / "llc").symlink_to(ROOT)
     given = ("--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache"))
     command = [sys.executable, "-m", "mypy", *given, *arguments]
@@ -31,9 +31,9 @@ def mypy(folder: Path, *arguments: str) -> str:
 
 
 def test_the_package_is_typed(tmp_path: Path) -> None:
-    """Strict mypy finds nothing in llc, and a user's script sees its types."""
+    """Strict mypy reports nothing for llc, and a user's script sees its types."""
     (tmp_path / "user.py").write_text(USER, "utf-8")
     packages = [word for folder in FOLDERS for word in ("-p", f"llc.{folder}")]
-    said = mypy(tmp_path, *packages, "-m", "user")
-    lines = [line for line in said.splitlines() if "Success" not in line]
-    assert lines == ['user.py:10: note: Revealed type is "int"'], said
+    output = mypy(tmp_path, *packages, "-m", "user")
+    lines = [line for line in output.splitlines() if "Success" not in line]
+    assert lines == ['user.py:10: note: Revealed type is "int"'], output

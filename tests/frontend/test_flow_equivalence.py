@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from core_programs import Endless, Evaluator, Generator, by_number, by_question, plain
+from core_programs import Evaluator, Generator, Undefined, by_arguments, by_number, to_plain
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -44,11 +44,11 @@ def expected(node: Core, evaluator: Evaluator | None = None) -> tuple[Any, list[
     evaluator = evaluator or Evaluator()
     try:
         outcome = evaluator.run(node)
-    except (Endless, RecursionError):
+    except (Undefined, RecursionError):
         assume(False)
     if outcome[0] == "value":
         try:
-            outcome = ("value", plain(outcome[1]))
+            outcome = ("value", to_plain(outcome[1]))
         except PrimitiveFault as fault:
             outcome = ("fault", fault.kind, fault.message)
     return outcome, evaluator.trace
@@ -183,16 +183,16 @@ def answer_by_number(seq: int, args: Any) -> Any:
 
 
 def answer_by_arguments(seq: int, args: Any) -> Any:
-    return by_question(args)
+    return by_arguments(args)
 
 
 SEEDS = st.integers(0, 1 << 48)
 # Programs with concurrent calls in one part or everywhere.
 CONCURRENT = st.builds(
     lambda seed: Generator(seed, parallel=6, perform=4, fail=0).program(), SEEDS
-) | st.builds(lambda seed: Generator(seed).crowd(), SEEDS)
+) | st.builds(lambda seed: Generator(seed).concurrent_program(), SEEDS)
 # Concurrent programs without assignments, whose outcome does not depend on the order of answers.
-PURE = st.builds(lambda seed: Generator(seed, assign=0).crowd(is_pure=True), SEEDS)
+PURE = st.builds(lambda seed: Generator(seed, assign=0).concurrent_program(is_pure=True), SEEDS)
 
 
 @LAWS

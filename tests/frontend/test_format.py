@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sexp_texts import any_texts, data, good_texts
+from sexp_texts import any_texts, data, valid_texts
 
 from llc.frontend.sexp.datum import Datum
 from llc.frontend.sexp.formatter import WIDTH, format_source
@@ -25,7 +25,7 @@ def datum_comments(text: str) -> int:
     return sum(token.kind == "datum-comment" for token in scan(text))
 
 
-@given(good_texts)
+@given(valid_texts)
 def test_formatting_keeps_data_and_comments(text: str) -> None:
     """Data, comments and their order do not change."""
     before = read(text_source(text))[0]
@@ -36,7 +36,7 @@ def test_formatting_keeps_data_and_comments(text: str) -> None:
     assert datum_comments(result) == datum_comments(text)
 
 
-@given(good_texts)
+@given(valid_texts)
 def test_formatting_is_idempotent(text: str) -> None:
     formatted = format_source(text)
     assert format_source(formatted) == formatted
@@ -50,7 +50,7 @@ def test_formatting_of_one_line_is_idempotent(data_list: list[Datum]) -> None:
     assert read(text_source(formatted))[0] == data_list
 
 
-@given(good_texts)
+@given(valid_texts)
 def test_no_trailing_blanks(text: str) -> None:
     """Outside strings and comments no line ends in a blank, and the text ends in one newline."""
     result = format_source(text)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sexp_texts import any_texts, broken, good_texts, scraps
+from sexp_texts import any_texts, broken, fragments, valid_texts
 
 from llc.frontend.sexp.datum import Atom, Datum, Form
 from llc.frontend.sexp.printer import show
@@ -199,13 +199,13 @@ def test_joined_tokens_are_the_text(text: str) -> None:
     assert all(text.startswith(token.text, token.start) for token in tokens)
 
 
-@given(good_texts, st.integers(0, 10_000), scraps)
+@given(valid_texts, st.integers(0, 10_000), fragments)
 def test_inserted_text_does_not_crash(text: str, at: int, fragment: str) -> None:
     """A fragment inserted into a valid text gives data or diagnostics."""
     read(text_source(broken(text, at, fragment)))
 
 
-@given(good_texts, st.data())
+@given(valid_texts, st.data())
 def test_a_missing_bracket_is_always_found(text: str, choice: st.DataObject) -> None:
     """A text that lacks one bracket is rejected."""
     brackets = [token for token in scan(text) if token.kind in ("open", "close")]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from shell_programs import PRINTF, SHELLS, VALUES, filled, filled_with, programs, run, soups
+from shell_programs import PRINTF, SHELLS, VALUES, filled, filled_with, programs, run, token_sequences
 
 from llc.frontend.compile import compile_text
 from llc.frontend.template.nodes import Problem
@@ -65,7 +65,7 @@ def test_rule_7_values_arrive_byte_for_byte_and_nothing_else_runs(shell: str, da
 
 @pytest.mark.parametrize("shell", SHELLS, ids=shell_name)
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(tokens=soups())
+@given(tokens=token_sequences())
 def test_rule_7_holds_in_any_accepted_text(shell: str, tokens: tuple[str, dict[str, str]]) -> None:
     """In random shell tokens a hostile value is not executed."""
     text, values = tokens

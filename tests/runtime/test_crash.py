@@ -41,13 +41,13 @@ def check_resumed(llc: Runner, project: Project, name: str, expected: Any, about
         return
     if not project.has_ended():
         code = llc(project.folder, "resume", "job", "-q", **env)
-        assert code == (3 if name == "maintain" else 0), (about, project.shown())
+        assert code == (3 if name == "maintain" else 0), (about, project.printed())
     assert project.has_ended(), about
     after = project.log()
     for seq in done:
         assert after[seq] == before[seq], (about, seq)
     assert all(count <= 2 for count in after.values()), about
-    assert project.story(name) == expected, about
+    assert project.observable_history(name) == expected, about
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def expected(llc: Runner, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     for name in PROGRAMS:
         project = Project(tmp_path_factory.mktemp("alone") / name, name)
         llc(project.folder, "run", project.target, "-q")
-        stories[name] = project.story(name)
+        stories[name] = project.observable_history(name)
         assert set(project.log().values()) == {1}
     return stories
 
@@ -127,11 +127,11 @@ def test_killed_again_while_it_is_resumed(llc: Runner, tmp_path: Path, expected:
             words = ["resume", "job"]
         if project.is_run() and not project.has_ended():
             code = llc(project.folder, "resume", "job", "-q")
-            assert code == (3 if name == "maintain" else 0), (about, project.shown())
+            assert code == (3 if name == "maintain" else 0), (about, project.printed())
         for seq in finished:
             assert project.log()[seq] == performed[seq], (about, seq)
         if project.is_run():
-            assert project.story(name) == expected[name], about
+            assert project.observable_history(name) == expected[name], about
 
 
 def test_killed_at_any_time(llc: Runner, tmp_path: Path, expected: dict[str, Any]) -> None:
@@ -189,5 +189,5 @@ def test_killed_around_a_model_call(llc: Runner, tmp_path: Path, answers: Module
             code = llc(project.folder, "run", "job", "-q", env=env, fault="after", at=at)
             if code == 0:
                 break
-            check_resumed(llc, project, "judged", alone.story("judged"), f"at {at}", env=env)
+            check_resumed(llc, project, "judged", alone.observable_history("judged"), f"at {at}", env=env)
             assert len(server.requests) <= paid + 1, at

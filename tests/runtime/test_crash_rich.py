@@ -95,7 +95,7 @@ def check(llc: Runner, project: Project, about: str) -> None:
         return
     if not project.has_ended():
         code = llc(project.folder, "resume", "job", "-q")
-        assert code == 0, (about, project.shown())
+        assert code == 0, (about, project.printed())
     assert project.end()["value"] == END, about
     after = project.log()
     assert all(after[seq] == before[seq] for seq in done), about
@@ -164,7 +164,7 @@ def test_a_file_damaged_at_a_byte(
         before = project.log()
         safe = done if kind.startswith("checkpoint") else project.finished_before_damage()
         code = on_files(project.folder, "resume", "job", "-q", "--accept-loss")
-        assert code == 0, (about, project.shown())
+        assert code == 0, (about, project.printed())
         assert project.end()["value"] == END, about
         after = project.log()
         assert all(after[seq] == before[seq] for seq in safe), (about, safe)
@@ -188,6 +188,6 @@ def test_several_files_damaged_at_once(on_files: Runner, cut: Project, tmp_path:
                 path.write_bytes(change(whole, place, chance.choice(["cut off", "flipped"])))
                 about += f", {path.name} at {place}"
         code = on_files(project.folder, "resume", "job", "-q", "--accept-loss")
-        assert code == 0, (about, project.shown())
+        assert code == 0, (about, project.printed())
         assert project.end()["value"] == END, about
         shutil.rmtree(project.folder)

@@ -7,7 +7,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from memory_projects import ask, found, git, go_on, left_out, listed, repository, update, write
+from memory_projects import (
+    ask,
+    git,
+    listed_paths,
+    matching_paths,
+    no_check,
+    omitted_paths,
+    repository,
+    update,
+    write,
+)
 
 from llc.runtime.host import environment
 from llc.runtime.host.secret_files import is_secret
@@ -85,15 +95,15 @@ def test_hostile_patterns_have_the_same_effect_as_in_git(tmp_path: Path) -> None
         write(folder, {**files, ".gitignore": HOSTILE.replace(b"***\n", b"")})
         for name in (b"\xffz.txt", b"\xfez.txt"):
             (Path(os.fsdecode(os.path.join(os.fsencode(folder), name)))).write_text("a")
-    assert listed(tmp_path / "plain") == listed(tmp_path / "git")
-    assert "\udcfez.txt" in listed(tmp_path / "plain")
-    assert "\udcffz.txt" not in listed(tmp_path / "plain")
+    assert listed_paths(tmp_path / "plain") == listed_paths(tmp_path / "git")
+    assert "\udcfez.txt" in listed_paths(tmp_path / "plain")
+    assert "\udcffz.txt" not in listed_paths(tmp_path / "plain")
 
 
 def test_thousands_of_patterns_are_read(tmp_path: Path) -> None:
     """The last matching pattern counts."""
     text = "*.py\n" + "".join(f"x{i}*y**/[a-z]{i}\n" for i in range(3000)) + "!a.py\n"
-    assert listed(write(tmp_path / "project", {".gitignore": text, "a.py": "", "b.py": ""})) == [
+    assert listed_paths(write(tmp_path / "project", {".gitignore": text, "a.py": "", "b.py": ""})) == [
         ".gitignore",
         "a.py",
     ]
@@ -106,7 +116,7 @@ def test_files_ignored_by_git_are_left_out(tmp_path: Path) -> None:
     folder = repository(tmp_path / "project", {**IGNORED, "tracked.log": "a"})
     (folder / ".git/info/exclude").write_text("excluded.md\n")
     git(folder, "add", "-f", "tracked.log")
-    assert listed(folder) == [
+    assert listed_paths(folder) == [
         *(
             ".gitignore",
             "a.py",
@@ -126,22 +136,22 @@ def test_files_ignored_by_git_are_left_out(tmp_path: Path) -> None:
 def test_a_walk_without_git_lists_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = repository(tmp_path / "project", IGNORED)
     (folder / ".git/info/exclude").write_text("excluded.md\n")
-    by_git = list_files(str(folder), go_on)
+    by_git = list_files(str(folder), no_check)
     monkeypatch.setattr(environment, "which", lambda name: None)
-    by_walk = list_files(str(folder), go_on)
+    by_walk = list_files(str(folder), no_check)
     assert (by_git.by, by_walk.by) == ("git", "folders")
     assert by_git.entries == by_walk.entries
 
 
 def test_ignore_files_apply_outside_a_repository(tmp_path: Path) -> None:
     folder = write(tmp_path / "project", {".gitignore": "*.log\n", "a.py": "", "b.log": "", "c.bak": ""})
-    assert listed(folder) == [".gitignore", "a.py"]
+    assert listed_paths(folder) == [".gitignore", "a.py"]
 
 
 def test_a_project_in_an_ignored_folder_of_a_repository_is_read(tmp_path: Path) -> None:
     """The patterns of the outer repository do not apply."""
     outer = repository(tmp_path / "outer", {".gitignore": "scratch/\n", "scratch/project/a.py": "a"})
-    assert listed(outer / "scratch/project") == ["a.py"]
+    assert listed_paths(outer / "scratch/project") == ["a.py"]
 
 
 def test_a_folder_of_a_repository_can_be_a_project(tmp_path: Path) -> None:
@@ -149,7 +159,7 @@ def test_a_folder_of_a_repository_can_be_a_project(tmp_path: Path) -> None:
     folder = repository(
         tmp_path / "outer", {".gitignore": "*.log\n", "a.py": "", "part/b.py": "", "part/c.log": ""}
     )
-    assert listed(folder / "part") == ["b.py"]
+    assert listed_paths(folder / "part") == ["b.py"]
 
 
 def test_nested_repositories_have_their_own_ignore_files(tmp_path: Path) -> None:
@@ -160,7 +170,7 @@ def test_nested_repositories_have_their_own_ignore_files(tmp_path: Path) -> None
     folder = repository(tmp_path / "project", {"a.py": "a"})
     git(folder, "submodule", "-q", "add", str(library), "vendored")
     repository(folder / "own/nested", {"n.py": "a", ".gitignore": "*.log\n", "n.log": "a"})
-    assert listed(folder) == [
+    assert listed_paths(folder) == [
         ".gitmodules",
         "a.py",
         "own/nested/.gitignore",
@@ -174,7 +184,7 @@ def test_a_repository_cannot_make_git_start_a_program(tmp_path: Path) -> None:
     folder = repository(tmp_path / "project", {"a.py": "a"})
     mark = tmp_path / "ran"
     git(folder, "config", "core.fsmonitor", f"touch {mark}; false")
-    assert listed(folder) == ["a.py"]
+    assert listed_paths(folder) == ["a.py"]
     assert not mark.exists()
 
 
@@ -186,7 +196,7 @@ def test_git_variables_of_the_environment_are_ignored(
     folder = repository(tmp_path / "project", {"a.py": "a"})
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(other))
-    assert listed(folder) == ["a.py"]
+    assert listed_paths(folder) == ["a.py"]
 
 
 def test_files_that_are_not_indexed_have_a_reason(tmp_path: Path) -> None:
@@ -218,7 +228,7 @@ def test_files_that_are_not_indexed_have_a_reason(tmp_path: Path) -> None:
         "notes": "secret",
         "link.py": "link",
     }
-    assert sorted(found(folder, "word")) == [".env.example", "a.py", "exact.txt", "wide.txt"]
+    assert sorted(matching_paths(folder, "word")) == [".env.example", "a.py", "exact.txt", "wide.txt"]
 
 
 @pytest.mark.parametrize(
@@ -257,8 +267,8 @@ def test_nothing_outside_the_project_is_read(tmp_path: Path) -> None:
     (folder / "sub/gold.txt").unlink()
     (folder / "sub").rmdir()
     (folder / "sub").symlink_to(outside / "deep")
-    assert found(folder, "treasure") == ["a.py"]
-    assert set(left_out(folder)) == {"file", "folder", "sub", "sub/gold.txt"}
+    assert matching_paths(folder, "treasure") == ["a.py"]
+    assert set(omitted_paths(folder)) == {"file", "folder", "sub", "sub/gold.txt"}
     assert read_entry(str(folder), b"sub/gold.txt") is None
     assert read_entry(str(folder), b"file") is None
 
@@ -286,7 +296,7 @@ def test_file_names_may_contain_any_bytes(tmp_path: Path) -> None:
 
 def test_a_missing_project_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
-        list_files(str(tmp_path / "nowhere"), go_on)
+        list_files(str(tmp_path / "nowhere"), no_check)
 
 
 def test_listing_can_be_stopped(tmp_path: Path) -> None:
@@ -308,15 +318,15 @@ def test_removed_files_are_skipped(tmp_path: Path) -> None:
     folder = repository(tmp_path / "project", {"a.py": "word", "b.py": "word"})
     git(folder, "add", ".")
     (folder / "b.py").unlink()
-    assert found(folder, "word") == ["a.py"]
+    assert matching_paths(folder, "word") == ["a.py"]
 
 
 def test_the_number_of_files_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files beyond the limit are left out with a reason."""
     monkeypatch.setattr(ignore, "MAX_FILES", 2)
     folder = repository(tmp_path / "project", {"a": "", "b": "", "c": ""})
-    assert listed(folder) == ["a", "b"]
-    assert left_out(folder) == {"c": "too-many"}
+    assert listed_paths(folder) == ["a", "b"]
+    assert omitted_paths(folder) == {"c": "too-many"}
 
 
 def test_files_of_llc_are_not_indexed(tmp_path: Path) -> None:
@@ -325,6 +335,6 @@ def test_files_of_llc_are_not_indexed(tmp_path: Path) -> None:
         f".loops/{name}": "treasure" for name in (".cache/x", ".running/r/x", ".history/r/x", "fix.yaml")
     }
     folder = write(tmp_path / "project", files)
-    assert found(folder, "treasure") == [".loops/fix.yaml"]
+    assert matching_paths(folder, "treasure") == [".loops/fix.yaml"]
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
-    assert found(folder, "treasure") == [".loops/fix.yaml"]
+    assert matching_paths(folder, "treasure") == [".loops/fix.yaml"]

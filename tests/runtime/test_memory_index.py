@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from memory_projects import ask, found, go_on, repository, update, write
+from memory_projects import ask, matching_paths, no_check, repository, update, write
 
 from llc.runtime.host import files
 from llc.runtime.host.errors import UserError
@@ -40,7 +40,7 @@ def age(folder: Path) -> None:
 
 def dump(folder: Path) -> Any:
     """The content of the index, without data that depends on the order of updates."""
-    with Index(str(folder), go_on, index_path(str(folder))) as index:
+    with Index(str(folder), no_check, index_path(str(folder))) as index:
         index.verify()
         files = index.execute("SELECT path, digest, reason, terms FROM files ORDER BY path").fetchall()
         words = [
@@ -89,8 +89,8 @@ def test_only_changed_files_are_read_again(tmp_path: Path, reads: list[bytes]) -
     (folder / "e.py").write_text("word")
     assert counts(folder) == (1, 1, 1)
     assert reads == [b"a.py", b"e.py"]
-    assert sorted(found(folder, "word")) == ["c.py", "d.py", "e.py"]
-    assert found(folder, "other") == ["a.py"]
+    assert sorted(matching_paths(folder, "word")) == ["c.py", "d.py", "e.py"]
+    assert matching_paths(folder, "other") == ["a.py"]
 
 
 def test_a_touched_file_is_not_indexed_again(tmp_path: Path, reads: list[bytes]) -> None:
@@ -114,7 +114,7 @@ def test_a_replaced_file_is_detected_by_its_inode(tmp_path: Path) -> None:
     os.utime(tmp_path / "new", (1_700_000_000, 1_700_000_000))
     os.replace(tmp_path / "new", folder / "a.py")
     assert counts(folder) == (0, 1, 0)
-    assert found(folder, "other") == ["a.py"]
+    assert matching_paths(folder, "other") == ["a.py"]
 
 
 def test_a_change_within_the_resolution_of_time_stamps_is_detected(tmp_path: Path) -> None:
@@ -134,10 +134,10 @@ def test_a_text_that_becomes_a_binary_leaves_the_index(tmp_path: Path) -> None:
     update(folder)
     (folder / "a.py").write_bytes(b"word\0")
     assert counts(folder) == (0, 0, 1)
-    assert found(folder, "word") == []
+    assert matching_paths(folder, "word") == []
     (folder / "a.py").write_bytes(b"word!")
     assert counts(folder) == (1, 0, 0)
-    assert found(folder, "word") == ["a.py"]
+    assert matching_paths(folder, "word") == ["a.py"]
 
 
 _TREES = st.dictionaries(
@@ -239,9 +239,9 @@ def test_a_reader_is_not_blocked_by_a_writer(tmp_path: Path) -> None:
     folder = repository(tmp_path / "p", {"a.py": "word"})
     age(folder)
     update(folder)
-    with Index(str(folder), go_on, index_path(str(folder))) as index, index.writing():
+    with Index(str(folder), no_check, index_path(str(folder))) as index, index.writing():
         index.execute("DELETE FROM files")
-        assert found(folder, "word") == ["a.py"]
+        assert matching_paths(folder, "word") == ["a.py"]
         index.execute("INSERT INTO files SELECT * FROM files")
 
 
@@ -260,19 +260,19 @@ def test_waiting_for_a_writer_can_be_stopped(tmp_path: Path) -> None:
             raise Late
 
     with (
-        Index(str(folder), go_on, index_path(str(folder))) as index,
+        Index(str(folder), no_check, index_path(str(folder))) as index,
         index.writing(),
         pytest.raises(Late),
     ):
         ask(folder, "word", check)
-    assert sorted(found(folder, "word")) == ["a.py", "b.py"]
+    assert sorted(matching_paths(folder, "word")) == ["a.py", "b.py"]
 
 
 def test_the_wait_for_a_writer_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """New files are found nevertheless, and a notice names the reason for the delay."""
     monkeypatch.setattr(index_module, "_WRITER_TIMEOUT", 0.2)
     folder = write(tmp_path, {"a.md": "alpha"})
-    assert found(folder, "alpha") == ["a.md"]
+    assert matching_paths(folder, "alpha") == ["a.md"]
     holding = sqlite3.connect(folder / ".loops/.cache/memory.sqlite", isolation_level=None)
     holding.execute("BEGIN IMMEDIATE")
     write(folder, {"b.md": "alpha"})
@@ -286,11 +286,11 @@ def test_the_wait_for_a_writer_is_bounded(tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_folder_may_be_deleted_while_the_index_is_open(tmp_path: Path) -> None:
     """The open index remains usable; a later search creates a new one."""
     folder = repository(tmp_path / "p", {"a.py": "word"})
-    with Index(str(folder), go_on, index_path(str(folder))) as index:
-        index.update(list_files(str(folder), go_on))
+    with Index(str(folder), no_check, index_path(str(folder))) as index:
+        index.update(list_files(str(folder), no_check))
         shutil.rmtree(folder / ".loops")
-        assert found(folder, "word") == ["a.py"]
-    assert found(folder, "word") == ["a.py"]
+        assert matching_paths(folder, "word") == ["a.py"]
+    assert matching_paths(folder, "word") == ["a.py"]
 
 
 def test_a_long_statement_can_be_stopped(tmp_path: Path) -> None:
@@ -317,13 +317,13 @@ def test_a_long_statement_can_be_stopped(tmp_path: Path) -> None:
 KILLED_UPDATE = textwrap.dedent("""
     import sys
     sys.path[:0] = [sys.argv[2]]
-    from memory_projects import go_on
+    from memory_projects import no_check
     from llc.runtime.memory import index as module
     from llc.runtime.memory.ignore import list_files
     module._BATCH_FILES = 20
     root = sys.argv[1]
-    with module.Index(root, go_on, module.index_path(root)) as index:
-        index.update(list_files(root, go_on), lambda done, count: print(done, flush=True))
+    with module.Index(root, no_check, module.index_path(root)) as index:
+        index.update(list_files(root, no_check), lambda done, count: print(done, flush=True))
 """)
 
 
@@ -343,7 +343,7 @@ def test_a_killed_update_leaves_a_consistent_index(tmp_path: Path, after: int) -
         process.stdout.readline()
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    with Index(str(folder), go_on, index_path(str(folder))) as index:
+    with Index(str(folder), no_check, index_path(str(folder))) as index:
         index.verify()
         content = index.execute("SELECT count(*) FROM files").fetchone()[0]
     assert content % 20 == 0 or content == 150
@@ -391,11 +391,11 @@ def test_random_damage_never_is_an_error(indexed: Path, tmp_path: Path, seed: in
 
     def use(index: Index) -> None:
         index.verify()
-        index.update(list_files(str(folder), go_on))
+        index.update(list_files(str(folder), no_check))
 
-    recall.with_index(str(folder), go_on, notices, use)
+    recall.with_index(str(folder), no_check, notices, use)
     wanted = sorted([f"{number:02}.py" for number in range(60) if number % 7 == 3] + ["new.py"])
-    assert sorted(found(folder, "word3", limit=50)) == wanted
+    assert sorted(matching_paths(folder, "word3", limit=50)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -421,7 +421,7 @@ def test_a_changed_row_is_damage(indexed: Path, tmp_path: Path) -> None:
             "UPDATE files SET terms = (SELECT terms FROM files WHERE path = CAST('01.py' AS BLOB))"
         )
     connection.close()
-    with Index(str(folder), go_on, index_path(str(folder))) as index, pytest.raises(Damaged):
+    with Index(str(folder), no_check, index_path(str(folder))) as index, pytest.raises(Damaged):
         index.verify()
     (folder / "02.py").write_text("changed")
     answer = ask(folder, "changed")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory_projects import ask, found, go_on, repository, update
+from memory_projects import ask, matching_paths, no_check, repository, update
 
 from llc.runtime.memory import recall, search
 from llc.runtime.memory.index import Index, index_path
@@ -53,7 +53,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_a_file_is_found_by_words_of_its_content(project: Path, query: str, path: str) -> None:
     """Identifiers match in full and by their parts, words in other forms, in any script."""
-    assert found(project, query)[:1] == [path]
+    assert matching_paths(project, query)[:1] == [path]
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,12 @@ def test_a_file_is_found_by_words_of_its_content(project: Path, query: str, path
 )
 def test_a_file_is_found_by_its_metadata(project: Path, query: str, path: str) -> None:
     """Path, name, extension, leading comment, headings, titles and defined names."""
-    assert found(project, query, matching_strategy="metadata")[:1] == [path]
+    assert matching_paths(project, query, matching_strategy="metadata")[:1] == [path]
 
 
 def test_metadata_does_not_include_the_body(project: Path) -> None:
-    assert found(project, "soup") == ["data/menu.yaml"]
-    assert found(project, "soup", matching_strategy="metadata") == []
+    assert matching_paths(project, "soup") == ["data/menu.yaml"]
+    assert matching_paths(project, "soup", matching_strategy="metadata") == []
 
 
 def test_the_best_line_is_shown(project: Path) -> None:
@@ -107,7 +107,7 @@ def test_equal_scores_are_in_the_order_of_paths(tmp_path: Path) -> None:
     for name in random.Random(4).sample(names, len(names)):
         (folder / name).write_text("treasure")
         update(folder)
-    assert found(folder, "treasure", limit=50) == sorted(names)
+    assert matching_paths(folder, "treasure", limit=50) == sorted(names)
 
 
 def test_history_and_inputs_count_less_than_the_query(tmp_path: Path) -> None:
@@ -120,27 +120,29 @@ def test_history_and_inputs_count_less_than_the_query(tmp_path: Path) -> None:
         "y.txt": "y z\n",
     }
     folder = repository(tmp_path / "p", files)
-    assert found(folder, "engine") == ["alpha.txt", "beta.txt"]
-    assert found(folder, "engine", history="what about beta?") == ["beta.txt", "alpha.txt"]
-    assert found(folder, "engine", inputs={"topic": "beta"})[0] == "beta.txt"
-    assert found(folder, "engine", history="brake " * 50 + "lorem ipsum " * 50)[0] == "alpha.txt"
-    assert found(folder, history="brake") == ["gamma.txt"]
-    assert found(folder, inputs={"a": ["brake", {"b": 3}], "c": None}) == ["gamma.txt"]
-    assert found(folder, inputs={"a": "brake", "b": "engine"}, context_relevance={"b": False}) == [
+    assert matching_paths(folder, "engine") == ["alpha.txt", "beta.txt"]
+    assert matching_paths(folder, "engine", history="what about beta?") == ["beta.txt", "alpha.txt"]
+    assert matching_paths(folder, "engine", inputs={"topic": "beta"})[0] == "beta.txt"
+    assert matching_paths(folder, "engine", history="brake " * 50 + "lorem ipsum " * 50)[0] == "alpha.txt"
+    assert matching_paths(folder, history="brake") == ["gamma.txt"]
+    assert matching_paths(folder, inputs={"a": ["brake", {"b": 3}], "c": None}) == ["gamma.txt"]
+    assert matching_paths(folder, inputs={"a": "brake", "b": "engine"}, context_relevance={"b": False}) == [
         "gamma.txt"
     ]
     pairs = [["a", "brake"], ["b", "engine"]]
-    assert found(folder, inputs=pairs, context_relevance={"b": False}) == ["gamma.txt"]
-    assert found(folder, inputs=pairs, context_relevance={"a": False}) == found(folder, "engine")
-    assert found(folder, inputs=["brake", ["b"]], context_relevance={"a": False}) == ["gamma.txt"]
-    assert found(folder, "engine", fresh_context="disabled") == []
+    assert matching_paths(folder, inputs=pairs, context_relevance={"b": False}) == ["gamma.txt"]
+    assert matching_paths(folder, inputs=pairs, context_relevance={"a": False}) == matching_paths(
+        folder, "engine"
+    )
+    assert matching_paths(folder, inputs=["brake", ["b"]], context_relevance={"a": False}) == ["gamma.txt"]
+    assert matching_paths(folder, "engine", fresh_context="disabled") == []
 
 
 def test_the_number_of_matches_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By `limit` (default 10) and by the size of an answer, with a notice."""
     folder = repository(tmp_path / "p", {f"{number:02}.txt": "treasure" for number in range(30)})
-    assert len(found(folder, "treasure")) == 10
-    assert len(found(folder, "treasure", limit=25)) == 25
+    assert len(matching_paths(folder, "treasure")) == 10
+    assert len(matching_paths(folder, "treasure", limit=25)) == 25
     monkeypatch.setattr(recall, "MAX_ANSWER", 100)
     answer = ask(folder, "treasure", limit=25)
     assert len(answer.matches) == 7
@@ -205,13 +207,13 @@ HOSTILE = [
 def test_any_query_is_accepted(project: Path, query: str) -> None:
     """Operators, quotes, a megabyte of text and empty queries."""
     for strategy in search.STRATEGIES:
-        assert isinstance(found(project, query, matching_strategy=strategy, history=query), list)
+        assert isinstance(matching_paths(project, query, matching_strategy=strategy, history=query), list)
 
 
 @settings(max_examples=200)
 @given(st.text(max_size=200) | st.text(alphabet="\"'()*:^-+ab OR{}\\\n\0", max_size=80))
 def test_any_text_can_be_searched(project: Path, text: str) -> None:
-    with Index(str(project), go_on, index_path(str(project))) as index:
+    with Index(str(project), no_check, index_path(str(project))) as index:
         search.find(index, str(project), [search.Source(text, 1.0), search.Source(text, 0.5)], "content", 5)
 
 
@@ -229,7 +231,7 @@ def test_terms_are_letters_and_digits_only(first: str, second: str) -> None:
 @given(st.from_regex(r"[a-z]{1,12}", fullmatch=True))
 def test_a_file_is_found_by_each_of_its_words(tmp_path_factory: pytest.TempPathFactory, word: str) -> None:
     """SQLite splits terms in the same way when indexing and when searching."""
-    with Index("", go_on, None) as index:
+    with Index("", no_check, None) as index:
         indexed = term_text(f"{word} {word.title()}X {word}_ü{word}")
         index.execute("INSERT INTO contents (rowid, path, text) VALUES (1, '', ?)", (indexed,))
         for term in set(indexed.split()):

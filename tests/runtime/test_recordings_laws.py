@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from core_programs import Endless, Evaluator, Generator, by_number
+from core_programs import Evaluator, Generator, Undefined, by_number
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +27,7 @@ LAWS = settings(
 )
 SEEDS = st.integers(0, 1 << 48)
 BUSY = st.builds(lambda seed: Generator(seed, parallel=6, perform=4, fail=0).program(), SEEDS) | st.builds(
-    lambda seed: Generator(seed).crowd(), SEEDS
+    lambda seed: Generator(seed).concurrent_program(), SEEDS
 )
 
 
@@ -38,7 +38,7 @@ def no_library(name: str) -> Any:
 def image_of(node: Core) -> Image:
     try:
         Evaluator().run(node)
-    except Endless:
+    except Undefined:
         assume(False)
     return emit(lower_flow(node, "generated", (), no_library))
 

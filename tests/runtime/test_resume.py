@@ -138,7 +138,7 @@ def test_a_run_interrupted_after_any_event_ends_as_if_uninterrupted(project: Pat
         shutil.rmtree(folder)
 
 
-def cut_run(project: Path, keep: Callable[[dict[str, Any]], bool], extra: bytes = b"") -> Path:
+def truncate_run(project: Path, keep: Callable[[dict[str, Any]], bool], extra: bytes = b"") -> Path:
     """Run the loop, then put it back as it was just before the first event that `keep` refuses."""
     run()
     folder = finished(project)
@@ -190,7 +190,7 @@ def before_end_of(seq: int) -> Callable[[dict[str, Any]], bool]:
 
 def test_a_torn_last_line_is_reported_and_set_aside(project: Path) -> None:
     """A partly written line does not prevent resuming."""
-    target = cut_run(project, before_end_of(3), extra=b'{"event":"action_comp')
+    target = truncate_run(project, before_end_of(3), extra=b'{"event":"action_comp')
     answer = resume()
     assert answer["status"] == "success"
     assert "is incomplete; it is dropped" in answer["shown"]
@@ -202,7 +202,7 @@ def test_a_torn_last_line_is_reported_and_set_aside(project: Path) -> None:
 
 def test_damage_to_a_note_loses_no_result(project: Path) -> None:
     """If the damaged line has no result, all later results are used."""
-    target = cut_run(project, before_end_of(4))
+    target = truncate_run(project, before_end_of(4))
     path = target / "job.events.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     place = next(i for i, line in enumerate(lines) if b'"event":"evaluate"' in line)
@@ -216,7 +216,7 @@ def test_damage_to_a_note_loses_no_result(project: Path) -> None:
 
 def test_damage_to_a_result_reports_the_lost_results(project: Path) -> None:
     """The run continues before the damaged result and lists later results that cannot be used."""
-    target = cut_run(project, before_end_of(5))
+    target = truncate_run(project, before_end_of(5))
     path = target / "job.events.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     place = next(
@@ -236,7 +236,7 @@ def test_a_lost_output_file_is_reported(project: Path) -> None:
     """The action of a lost large output runs again."""
     big = LOOP.replace("wc -l < log", "wc -l < log; head -c 40000 /dev/zero | tr '\\\\0' ' '")
     (project / ".loops" / "job.yaml").write_text(big)
-    target = cut_run(project, before_end_of(3))
+    target = truncate_run(project, before_end_of(3))
     for blob in (target / "outputs").iterdir():
         blob.unlink()
     answer = resume()
@@ -249,7 +249,7 @@ def test_large_outputs_are_read_back(project: Path) -> None:
     """A captured output in its own file is available after resuming."""
     big = LOOP.replace("wc -l < log", "wc -l < log; head -c 40000 /dev/zero | tr '\\\\0' ' '")
     (project / ".loops" / "job.yaml").write_text(big)
-    cut_run(project, before_end_of(3))
+    truncate_run(project, before_end_of(3))
     assert resume()["status"] == "success"
     words = [line.split()[0] for line in log(project) if line[:1].isalpha()]
     assert words == ["measure", "work", "measure", "work", "measure", "report"]
@@ -258,7 +258,7 @@ def test_large_outputs_are_read_back(project: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"{", b"\x00" * 5000, b'{"current_state": 5}'])
 def test_a_damaged_state_file_does_not_prevent_resuming(project: Path, content: bytes) -> None:
     """Only the journal is authoritative; the content of the state file does not matter."""
-    target = cut_run(project, before_end_of(3))
+    target = truncate_run(project, before_end_of(3))
     (target / "job.state.json").write_bytes(content)
     assert resume()["status"] == "success"
     assert log(project) == LOG
@@ -270,7 +270,7 @@ def test_a_damaged_state_file_does_not_prevent_resuming(project: Path, content: 
 )
 def test_a_journal_without_its_beginning_is_refused(project: Path, loss: str, what: str) -> None:
     """Without a record of earlier actions nothing is performed, and the error says so."""
-    target = cut_run(project, before_end_of(3))
+    target = truncate_run(project, before_end_of(3))
     before = log(project)
     path = target / "job.events.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
@@ -290,7 +290,7 @@ def test_damage_before_finished_effects_does_not_undo_their_policy(project: Path
     """For effects recorded after the damage, `on_unknown` of their state decides at every resume."""
     text = LOOP.replace("    next: measure\n", f"    on_unknown: {policy}\n    next: measure\n")
     (project / ".loops" / "job.yaml").write_text(text)
-    target = cut_run(project, before_end_of(3))
+    target = truncate_run(project, before_end_of(3))
     path = target / "job.events.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     place = next(i for i, line in enumerate(lines) if b'"event":"action_complete"' in line)
@@ -326,7 +326,7 @@ def test_a_torn_lock_file_loses_nothing(project: Path) -> None:
 
 def test_a_real_run_with_a_torn_lock_file_is_found_by_its_path(project: Path) -> None:
     """The journal contains the name and the source path of the run."""
-    target = cut_run(project, before_end_of(3))
+    target = truncate_run(project, before_end_of(3))
     (target / "lock").write_bytes(b"")
     assert find_unfinished(".loops/job.yaml", str(project)).about()["program"] == "job"
     assert resume("job")["status"] == "success"
@@ -384,7 +384,7 @@ def test_on_unknown_is_the_policy_for_an_action_in_doubt(project: Path, policy: 
     text = LOOP.replace("    next: measure\n", f"    on_unknown: {policy}\n    next: measure\n")
     text = text.replace("initial: measure\n", "initial: measure\non_error: report\n")
     (project / ".loops" / "job.yaml").write_text(text)
-    cut_run(project, before_end_of(2))
+    truncate_run(project, before_end_of(2))
     answer = resume()
     assert answer["status"] == "success"
     expected = LOG if policy == "rerun" else ["measure", "report 1 "]
@@ -396,7 +396,7 @@ def test_an_effect_that_was_not_started_is_not_in_doubt(project: Path) -> None:
     """The policy does not apply if the start of the action is not on disk."""
     text = LOOP.replace("    next: measure\n", "    on_unknown: fail\n    next: measure\n")
     (project / ".loops" / "job.yaml").write_text(text)
-    cut_run(project, lambda event: not (event["event"] == "action_start" and event["seq"] == 2))
+    truncate_run(project, lambda event: not (event["event"] == "action_start" and event["seq"] == 2))
     assert resume()["status"] == "success"
     assert log(project) == LOG
 
@@ -405,7 +405,7 @@ def test_on_unknown_ask_without_a_terminal_says_what_to_do(project: Path) -> Non
     """Without a terminal the command refuses, changes nothing and names the option."""
     text = LOOP.replace("    next: measure\n", "    on_unknown: ask\n    next: measure\n")
     (project / ".loops" / "job.yaml").write_text(text)
-    cut_run(project, before_end_of(2))
+    truncate_run(project, before_end_of(2))
     answer = resume()
     assert answer["exit"] == 1
     assert answer["error"]["kind"] == "unknown-outcome"
@@ -433,7 +433,7 @@ def test_an_active_run_is_not_resumed(project: Path) -> None:
 
 def test_a_resumed_run_uses_its_recorded_program(project: Path) -> None:
     """Later edits of the loop do not change an interrupted run, which has its own copy."""
-    cut_run(project, before_end_of(3))
+    truncate_run(project, before_end_of(3))
     (project / ".loops" / "job.yaml").write_text("name: other\ninitial: x\nstates: {x: {terminal: true}}\n")
     assert resume()["status"] == "success"
     assert log(project) == LOG
@@ -441,7 +441,7 @@ def test_a_resumed_run_uses_its_recorded_program(project: Path) -> None:
 
 def test_another_program_under_the_same_journal_is_refused(project: Path) -> None:
     """A program that does not reproduce the recorded events is refused; the journal is unchanged."""
-    target = cut_run(project, before_end_of(3))
+    target = truncate_run(project, before_end_of(3))
     other = emit(compile_text(LOOP.replace("echo measure", "echo other"), ".loops/job.yaml").program)
     (target / "program.llb").write_bytes(other.to_bytes())
     path = target / "job.events.jsonl"
@@ -484,7 +484,7 @@ def test_resuming_a_finished_flow_returns_its_exit_code(project: Path) -> None:
 
 def test_an_interrupted_start_is_not_a_run(project: Path) -> None:
     """A folder without a journal is not listed, hides no older run and is removed by the next start."""
-    target = cut_run(project, before_end_of(3))
+    target = truncate_run(project, before_end_of(3))
     husk = project / ".loops" / ".running" / "job-20990101-000000-0000"
     husk.mkdir()
     (husk / "lock").write_bytes(b"{}")
@@ -497,7 +497,7 @@ def test_an_interrupted_start_is_not_a_run(project: Path) -> None:
 
 def test_a_run_with_an_unreadable_journal_is_kept(project: Path) -> None:
     """A read error (too few file handles, a disk error) is no reason to remove the run."""
-    target = cut_run(project, before_end_of(3))
+    target = truncate_run(project, before_end_of(3))
     (journal,) = target.glob("*.events.jsonl")
     content = journal.read_bytes()
     for left in target.glob("*.state.json"):
@@ -517,7 +517,7 @@ def test_a_pipe_or_folder_in_place_of_a_file_is_named_or_not_needed(
     project: Path, name: str, make: Callable[[Path], None]
 ) -> None:
     """Resuming never blocks on a file of the run; the error names a required file and the fix."""
-    place = cut_run(project, before_end_of(3)) / name
+    place = truncate_run(project, before_end_of(3)) / name
     if place.is_dir():
         shutil.rmtree(place)
     else:
@@ -599,7 +599,7 @@ def test_a_run_stopped_by_a_full_disk_reports_its_position(project: Path) -> Non
 
 def test_time_between_interruption_and_resume_does_not_count(project: Path) -> None:
     """The timeout of a loop limits its active time."""
-    target = cut_run(project, before_end_of(2))
+    target = truncate_run(project, before_end_of(2))
     old = (target / "job.events.jsonl").read_bytes().splitlines()
     lines = []
     for line in old:
@@ -613,7 +613,7 @@ def test_time_between_interruption_and_resume_does_not_count(project: Path) -> N
 
 def test_resuming_twice_works(project: Path) -> None:
     """A run that was interrupted, resumed and interrupted again can be resumed again."""
-    cut_run(project, before_end_of(2))
+    truncate_run(project, before_end_of(2))
     (project / ".loops" / ".running" / "x").mkdir()
     first = resume()
     ended = project / ".loops" / ".history" / first["run"]
@@ -649,7 +649,7 @@ def test_a_scripted_run_stays_scripted_when_resumed(project: Path) -> None:
 
 def test_an_unfinished_run_does_not_block_a_new_run(project: Path) -> None:
     """The new run does not mention it unless asked."""
-    cut_run(project, before_end_of(2))
+    truncate_run(project, before_end_of(2))
     assert run().status == "success"
     assert len(list(runs.runs_in(str(project)))) == 1
 

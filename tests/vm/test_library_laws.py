@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from list_forms import mixed
+from list_forms import mix_list_forms
 
 from llc.frontend.sexp.reader import read
 from llc.ir.constants import Symbol
@@ -83,7 +83,7 @@ def test_primitives_ignore_list_forms(name: str) -> None:
         count = chance.randint(row.least, 4 if row.most is None else row.most)
         operands = [random_value(chance, 3) for _ in range(count)]
         expected = outcome(name, *operands)
-        assert outcome(name, *[mixed(operand, chance) for operand in operands]) == expected, operands
+        assert outcome(name, *[mix_list_forms(operand, chance) for operand in operands]) == expected, operands
 
 
 # --- lists ------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def test_primitives_ignore_list_forms(name: str) -> None:
 @given(LISTS, CHANCE)
 def test_reversing_twice_changes_nothing(items: Value, chance: random.Random) -> None:
     """And the first item becomes the last."""
-    mixed_list = do("reverse", mixed(items, chance))
+    mixed_list = do("reverse", mix_list_forms(items, chance))
     assert equal(do("reverse", mixed_list), items)
     if items:
         assert equal(do("last", mixed_list), items[0])
@@ -101,7 +101,7 @@ def test_reversing_twice_changes_nothing(items: Value, chance: random.Random) ->
 @given(LISTS, LISTS, LISTS, CHANCE)
 def test_appending_is_associative(a: Value, b: Value, c: Value, chance: random.Random) -> None:
     """The empty list is the neutral element."""
-    a, b, c = (mixed(part, chance) for part in (a, b, c))
+    a, b, c = (mix_list_forms(part, chance) for part in (a, b, c))
     together = do("append", a, b, c)
     assert equal(do("append", do("append", a, b), c), together)
     assert equal(do("append", a, do("append", b, c)), together)
@@ -112,7 +112,7 @@ def test_appending_is_associative(a: Value, b: Value, c: Value, chance: random.R
 @given(LISTS, st.integers(0, 15), CHANCE)
 def test_take_and_drop_split_a_list(items: Value, count: int, chance: random.Random) -> None:
     """Appended they are the list again, in either order of operands."""
-    mixed_list = mixed(items, chance)
+    mixed_list = mix_list_forms(items, chance)
     assert equal(do("append", do("take", count, mixed_list), do("drop", mixed_list, count)), items)
     assert equal(do("take", mixed_list, count), do("take", count, mixed_list))
     if count < len(items):
@@ -154,7 +154,7 @@ def flat(items: Value) -> Iterator[Value]:
 @given(LISTS, CHANCE)
 def test_flatten_keeps_atoms(items: Value, chance: random.Random) -> None:
     """Compared with the recursive definition."""
-    assert equal(do("flatten", mixed(items, chance)), tuple(flat(items)))
+    assert equal(do("flatten", mix_list_forms(items, chance)), tuple(flat(items)))
 
 
 @given(st.integers(-50, 50), st.integers(-50, 50), st.integers(-9, 9).filter(bool))
@@ -185,7 +185,7 @@ def json_form(value: Value) -> Value:
 @given(VALUES, CHANCE, st.integers(0, 3))
 def test_json_reads_back(value: Value, chance: random.Random, indent: int) -> None:
     """On one line or several; numbers without a JSON form are faults."""
-    text = outcome("json_format", mixed(value, chance), indent)
+    text = outcome("json_format", mix_list_forms(value, chance), indent)
     if isinstance(text, tuple):
         assert text[0] == "type-error"
         assert "JSON has no" in text[1]

@@ -12,7 +12,7 @@ import pytest
 from flow_runs import machine_of
 from hypothesis import given
 from hypothesis import strategies as st
-from list_forms import mixed
+from list_forms import mix_list_forms
 from tiers import LAWS, assert_tiers_agree, outcome_data
 
 from llc.ir.constants import Symbol
@@ -61,7 +61,7 @@ CHANCE = st.integers(0, 1 << 32).map(random.Random)
 @given(LISTS, CHANCE)
 def test_list_forms_are_equivalent(items: Any, chance: random.Random) -> None:
     """Length, order and all accessors."""
-    mixed_list = mixed(items, chance)
+    mixed_list = mix_list_forms(items, chance)
     assert is_list(mixed_list)
     assert length(mixed_list) == len(items)
     assert equal(to_tuple(mixed_list), items)
@@ -76,10 +76,10 @@ def test_list_forms_are_equivalent(items: Any, chance: random.Random) -> None:
 @given(VALUES, VALUES, CHANCE)
 def test_list_forms_are_not_observable(value: Any, another: Any, chance: random.Random) -> None:
     """Equality, messages and host form are the same."""
-    first_form, second_form = mixed(value, chance), mixed(value, chance)
+    first_form, second_form = mix_list_forms(value, chance), mix_list_forms(value, chance)
     assert equal(first_form, second_form)
     assert equal(second_form, first_form)
-    assert equal(mixed(value, chance), mixed(another, chance)) == equal(value, another)
+    assert equal(mix_list_forms(value, chance), mix_list_forms(another, chance)) == equal(value, another)
     assert show(first_form) == show(value)
     assert to_host(first_form) == to_host(value)
     assert type_name(first_form) == type_name(value)
@@ -178,9 +178,9 @@ def random_lists(chance: random.Random, count: int) -> list[tuple[Any, tuple[Any
         new = tuple(range(chance.choice((0, 1, 1, 1, 2, 3, 50))))
         match chance.randrange(9):
             case 0 | 1 | 2 | 3:
-                results.append((do("append", first_list, mixed(new, chance)), items + new))
+                results.append((do("append", first_list, mix_list_forms(new, chance)), items + new))
             case 4:
-                results.append((do("append", mixed(new, chance), first_list), new + items))
+                results.append((do("append", mix_list_forms(new, chance), first_list), new + items))
             case 5 if len(items) + len(second_items) < 500:
                 results.append((do("append", first_list, new, second_list), items + new + second_items))
             case 6:
@@ -214,7 +214,7 @@ def test_slices_agree_with_copies(chance: random.Random) -> None:
 def test_snapshot_form_does_not_depend_on_slices(chance: random.Random) -> None:
     """A result from a slice is stored like one from the tuple that a snapshot stores."""
     list_, _ = chance.choice(random_lists(chance, 40))
-    new = mixed(tuple(range(chance.choice((1, 3, 40)))), chance)
+    new = mix_list_forms(tuple(range(chance.choice((1, 3, 40)))), chance)
     restored = stored(list_)[1]
     for name, *operands in (
         ("append", list_, new),
