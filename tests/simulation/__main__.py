@@ -1,9 +1,10 @@
 """Simulate many histories: `cd tests && python -m simulation --seconds 600`, `… --seed 133 --faults 0,2`.
 
-With `--database` the runs are in a database: a real server, which is started for it.
+With `--database` the runs are in a database, on a real server that is started for them.
 
-Prints how many histories and faults there were. For the first ones that break a promise: the seed, the faults
-without which it does not happen, the trace, and the command that repeats it. The exit code is 1 then.
+Prints the numbers of histories and faults. For the first failures: the seed, the faults without which it does
+not
+fail, the trace, and the command that repeats it. The exit code is then 1.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import Any
 
 from .simulation import Simulation, Violation, installed, simulate
 
-# Makes a history of a seed and the numbers of its faults, None for all.
+# Simulates a history, given a seed and the numbers of its faults; None for all.
 Simulate = Callable[[int, "Sequence[int] | None"], Simulation]
 
-# Failures that are shown in full.
-SHOWN = 3
+# Number of failures that are shown completely.
+MAX_SHOWN = 3
 
 
 def main() -> int:
@@ -40,19 +41,21 @@ def main() -> int:
     parser.add_argument("--one", action="store_true", help="end at the first failure")
     parser.add_argument("--database", action="store_true", help="runs in a database, driven by workers")
     options = parser.parse_args()
-    kept = None if options.faults is None else [int(number) for number in options.faults.split(",") if number]
-    with installed(), _chosen(options.database) as simulate:
+    enabled_faults = (
+        None if options.faults is None else [int(number) for number in options.faults.split(",") if number]
+    )
+    with installed(), _simulation_mode(options.database) as simulate:
         if options.seed is not None:
-            simulation = simulate(options.seed, kept)
+            simulation = simulate(options.seed, enabled_faults)
             print("\n".join(simulation.trace))
-            print(_text(simulation))
+            print(_result_text(simulation))
             return int(simulation.error is not None)
-        return _many(simulate, options)
+        return _simulate_many(simulate, options)
 
 
 @contextmanager
-def _chosen(in_database: bool) -> Iterator[Simulate]:
-    """How histories are made: of runs in files, or in a database."""
+def _simulation_mode(in_database: bool) -> Iterator[Simulate]:
+    """The function that simulates a history of runs in files or in a database."""
     if not in_database:
         yield simulate
         return
@@ -62,23 +65,23 @@ def _chosen(in_database: bool) -> Iterator[Simulate]:
         yield simulate_cluster
 
 
-def _many(simulate: Simulate, options: Any) -> int:
+def _simulate_many(simulate: Simulate, options: Any) -> int:
     first, count, seconds = options.first, options.count, options.seconds
-    begun = time.monotonic()
+    started_at = time.monotonic()
     seed, faults = first, 0
     failed: list[int] = []
-    while time.monotonic() - begun < seconds if count is None else seed < first + count:
+    while time.monotonic() - started_at < seconds if count is None else seed < first + count:
         simulation = simulate(seed)
         faults += simulation.injected
         if simulation.error is not None:
             failed.append(seed)
             if options.one:
-                print(_text(simulation))
+                print(_result_text(simulation))
                 return 1
-            if len(failed) <= SHOWN:
-                _show(simulate, simulation, " --database" if options.database else "")
+            if len(failed) <= MAX_SHOWN:
+                _show_failure(simulate, simulation, " --database" if options.database else "")
         seed += 1
-    took = time.monotonic() - begun
+    took = time.monotonic() - started_at
     done = seed - first
     pace = f"{took:.1f} s, {60 * done / took:.0f} a minute"
     print(f"{done} histories with {faults} faults in {pace}; {len(failed)} failed")
@@ -87,27 +90,27 @@ def _many(simulate: Simulate, options: Any) -> int:
     return int(bool(failed))
 
 
-def _show(simulate: Simulate, simulation: Simulation, flag: str) -> None:
-    needed = smallest(simulation, simulate)
-    small = simulate(simulation.seed, needed)
-    print("\n".join(small.trace[-60:]))
-    print(_text(small))
-    print("faults: " + ", ".join(str(small.plan[number]) for number in needed))
+def _show_failure(simulate: Simulate, simulation: Simulation, flag: str) -> None:
+    needed = needed_faults(simulation, simulate)
+    shrunk = simulate(simulation.seed, needed)
+    print("\n".join(shrunk.trace[-60:]))
+    print(_result_text(shrunk))
+    print("faults: " + ", ".join(str(shrunk.plan[number]) for number in needed))
     chosen = ",".join(map(str, needed))
     print(f"again: cd tests && python -m simulation{flag} --seed {simulation.seed} --faults '{chosen}'\n")
 
 
-def smallest(simulation: Simulation, simulate: Simulate = simulate) -> Sequence[int]:
+def needed_faults(simulation: Simulation, simulate: Simulate = simulate) -> Sequence[int]:
     """The faults of a failed history without which it does not fail."""
     needed = list(range(len(simulation.plan)))
     for number in list(needed):
-        fewer = [other for other in needed if other != number]
-        if simulate(simulation.seed, fewer).error is not None:
-            needed = fewer
+        remaining = [other for other in needed if other != number]
+        if simulate(simulation.seed, remaining).error is not None:
+            needed = remaining
     return needed
 
 
-def _text(simulation: Simulation) -> str:
+def _result_text(simulation: Simulation) -> str:
     error = simulation.error
     if error is None:
         return f"seed {simulation.seed}: every promise held"

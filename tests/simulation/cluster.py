@@ -1,7 +1,8 @@
 """Histories of runs in a database: clients submit, workers drive, and the server fails as well.
 
-The queue of DBOS is replaced by `Queue`, which takes segments from its tables with the same rules; it notices
-new ones at once, late, or not before its next look.
+`Queue` replaces the queue of DBOS and takes segments from its tables by the same rules; it notices new
+segments
+immediately, late, or only at its next poll.
 """
 
 from __future__ import annotations
@@ -32,12 +33,23 @@ from llc.runtime.project.options import Values
 
 from .scheduler import Killed, Process
 from .server import Server
-from .simulation import MOMENTS, SECRET, Action, Fault, Simulation, Violation, Wanted, host, perform, unsealed
+from .simulation import (
+    MOMENTS,
+    SECRET,
+    Action,
+    Fault,
+    RequestedRun,
+    Simulation,
+    Violation,
+    cached_unseal,
+    host,
+    perform,
+)
 
 URL = "postgresql://llc@database/llc"
 WORKERS = 3
-# The share of segments that the queue starts late, and by how many seconds at most.
-LATE, LATEST = 0.3, 15.0
+# The share of segments that the queue starts late, and the maximum delay in seconds.
+LATE_SHARE, MAX_DELAY_S = 0.3, 15.0
 KINDS = (
     *["kill"] * 6,
     *["freeze"] * 3,
@@ -66,7 +78,7 @@ _RUNS = "select id, status, outcome from runs where id like %s order by ticket"
 
 
 class Queue:
-    """As `database.engine.Engine`, for a simulated worker."""
+    """Simulated replacement of `database.engine.Engine` for a worker."""
 
     def __init__(
         self,
@@ -115,9 +127,9 @@ class Queue:
     def _perform(self, name: str) -> None:
         run, _, number = name.rpartition("/")
         scheduler = host.machine.scheduler
-        # In a thread of a pool, which may be busy for so long that the worker returns the segment as lost.
-        if scheduler.random.random() < LATE:
-            scheduler.wait(lambda: False, scheduler.random.random() * LATEST)
+        # Threads of the pool may be busy for so long that the worker returns the segment as lost.
+        if scheduler.random.random() < LATE_SHARE:
+            scheduler.wait(lambda: False, scheduler.random.random() * MAX_DELAY_S)
         try:
             self._drive(run, int(number))
             session = Session(self._session.address, lambda: False)
@@ -136,19 +148,23 @@ class Queue:
 
 
 class ClusterSimulation(Simulation):
-    """server: with the tables of a cluster; it belongs to this history until the next one begins."""
+    """server: has the tables of a cluster; it belongs to this history until the next one starts."""
 
     kinds, moments = KINDS, (*MOMENTS, *MOMENTS[1:2] * 2)
     kept_histories = 1
 
     def __init__(
-        self, server: Server, seed: int, kept: Sequence[int] | None = None, without_faults: str = ""
+        self,
+        server: Server,
+        seed: int,
+        enabled_faults: Sequence[int] | None = None,
+        reference_program: str = "",
     ) -> None:
         self.server = server
         self._submitted: set[str] = set()
-        super().__init__(seed, kept, without_faults)
+        super().__init__(seed, enabled_faults, reference_program)
         server.begin(self.machine)
-        server.on_claim = lambda: self._reach("a run changes hands")
+        server.on_claim = lambda: self._reach_moment("a run changes hands")
         server.on_problem = self._fails
 
     def _plan(self, random: Random) -> list[Fault]:
@@ -156,35 +172,37 @@ class ClusterSimulation(Simulation):
 
     # --- what people and supervisors do -----------------------------------------------------------
 
-    def _act_for(self, run: Wanted) -> None:
+    def _advance(self, run: RequestedRun) -> None:
         state = self._state(run)
         busy = any(process.about.get("run") is run for process in self.scheduler.living())
         if state is None:
             if run.actions:
                 raise self._fails(f"{run.name} is lost, although it has acted")
             if not busy:
-                self._go(run, "submit", self._submit)
+                self._start_process(run, "submit", self._submit)
         elif state[1] == "ended":
-            self._check_told(run)
+            self._check_reported(run)
             run.used |= {action.key for action in run.actions}
             run.is_over = not self.faults
         elif state[1] == "stopped":
-            raise self._fails(f"{run.name} has stopped, which nobody asked for: {state[2]}")
+            raise self._fails(f"{run.name} has stopped without a request: {state[2]}")
 
     def _supervise(self) -> None:
         workers = [process for process in self.scheduler.living() if "worker" in process.about]
         if len(workers) < WORKERS:
             process = self._new_process(f"llc worker #{self.scheduler.calls}")
             process.about["worker"] = process
-            self._tell(f"start {process.name} (pid {process.pid})")
-            self._reach("llc starts")
+            self._log(f"start {process.name} (pid {process.pid})")
+            self._reach_moment("llc starts")
             self.scheduler.start(process, lambda: self._work(process))
 
-    def _go(self, run: Wanted, what: str, action: Callable[[Process, Wanted], int]) -> None:
+    def _start_process(
+        self, run: RequestedRun, what: str, action: Callable[[Process, RequestedRun], int]
+    ) -> None:
         run.attempts += 1
         process = self._new_process(f"llc {what} {run.name} #{run.attempts}")
         process.about["run"] = run
-        self._tell(f"start {process.name} (pid {process.pid})")
+        self._log(f"start {process.name} (pid {process.pid})")
         self.scheduler.start(process, lambda: self._guarded(process, lambda: action(process, run)))
 
     def _guarded(self, process: Process, body: Callable[[], int]) -> int:
@@ -196,13 +214,13 @@ class ClusterSimulation(Simulation):
             self._problem = error
         except BaseException as error:
             shown = failures.of_run(error, None) if isinstance(error, Exception) else error
-            self._tell(f"{process.name} failed: {type(shown).__name__}: {shown}")
+            self._log(f"{process.name} failed: {type(shown).__name__}: {shown}")
             if failures.is_internal(shown):
                 error.add_note(f"in {process.name}")
                 self._problem = self._problem or error
         return 1
 
-    def _submit(self, process: Process, run: Wanted) -> int:
+    def _submit(self, process: Process, run: RequestedRun) -> int:
         values = Values(run.name, quiet=True)
         store = open_store(Address(URL))
         try:
@@ -213,7 +231,7 @@ class ClusterSimulation(Simulation):
             with StopSignals(False) as interrupt:
                 command.configure()
                 alone(start(command, "", run.image, interrupt))
-            self._tell(f"{run.name} is in the queue")
+            self._log(f"{run.name} is in the queue")
             self._submitted.add(run.name)
         finally:
             store.close()
@@ -223,7 +241,7 @@ class ClusterSimulation(Simulation):
         def body() -> int:
             made = Worker(Address(URL), (), 4, 30.0, None)
             code = made.work()
-            self._tell(f"{process.name} ended with {code}")
+            self._log(f"{process.name} ended with {code}")
             return code
 
         return self._guarded(process, body)
@@ -235,16 +253,16 @@ class ClusterSimulation(Simulation):
         drivers = [process for process in self.scheduler.living() if self.drives(process)]
         target = drivers[int(random * len(drivers))] if drivers else None
         if fault.kind in ("freeze", "cut") and target is not None:
-            # Its actions may go on beside those of its successor.
+            # Its actions may continue concurrently with those of its successor.
             target.about["is_suspect"] = True
         if fault.kind == "restart":
             self.injected += 1
-            self._tell(f"fault: {fault}")
+            self._log(f"fault: {fault}")
             self.server.restart(random * 20)
         elif fault.kind in ("cut", "lost-answer"):
             self.injected += 1
             if target is not None:
-                self._tell(f"fault: {fault}, {target.name}")
+                self._log(f"fault: {fault}, {target.name}")
                 if fault.kind == "cut":
                     target.about["cut"] = now + random * 40
                 else:
@@ -258,19 +276,19 @@ class ClusterSimulation(Simulation):
 
     # --- oracles ----------------------------------------------------------------------------------
 
-    def _state(self, run: Wanted) -> tuple[str, str, str] | None:
-        """Id, status and outcome of a run in the database, None where there is none with a record."""
+    def _state(self, run: RequestedRun) -> tuple[str, str, str] | None:
+        """Id, status and outcome of a run in the database; None for a run without a record."""
         stale = self.server.admin.execute(_STALE).fetchone()
         if stale is not None:
             raise self._fails(
-                f"who was replaced has appended to {stale[0]} in epoch {stale[1]} at {stale[2]}"
+                f"a replaced owner has appended to {stale[0]} in epoch {stale[1]} at {stale[2]}"
             )
         rows = self.server.admin.execute(_RUNS, [f"{run.name}-2%"]).fetchall()
-        found = [row for row in rows if self._journal_of(row[0])]
-        if len(found) > 1:
-            raise self._fails(f"{run.name} is there {len(found)} times")
-        if found:
-            return found[0]  # type: ignore[return-value]
+        recorded = [row for row in rows if self._journal_of(row[0])]
+        if len(recorded) > 1:
+            raise self._fails(f"{run.name} exists {len(recorded)} times")
+        if recorded:
+            return recorded[0]  # type: ignore[return-value]
         if any(row[1] != "stopped" for row in rows):
             return rows[-1]  # type: ignore[return-value]
         return None
@@ -285,16 +303,16 @@ class ClusterSimulation(Simulation):
         return data
 
     def _check_spawn(self, process: Process) -> None:
-        """What is started is in the database: its start, and all results before it."""
+        """The database has the start of the action, and all results before it."""
         effect = process.env.get(b"LLC_EFFECT_ID", b"").decode()
         run_id, _, seq = effect.rpartition("/")
         run = next(run for run in self.runs if run_id.startswith(run.name))
         data = self._journal_of(run_id)
-        kept = run.durable.get(run_id, b"")
-        if not data.startswith(kept):
+        durable = run.durable.get(run_id, b"")
+        if not data.startswith(durable):
             raise self._fails(f"what was committed of the journal of {run_id} has changed")
         run.durable[run_id] = data
-        lines = [unsealed(line) for line in data.split(b"\n")[:-1]]
+        lines = [cached_unseal(line) for line in data.split(b"\n")[:-1]]
         if None in lines:
             raise self._fails(f"the journal of {run_id} is damaged when effect {effect} starts")
         kinds = [(line["event"], line.get("seq")) for line in lines if line is not None]
@@ -306,23 +324,23 @@ class ClusterSimulation(Simulation):
             raise self._fails(f"effect {effect} starts, and its result is in the journal")
 
     def _check_write(self, process: Process | None, node: object) -> None:
-        """A cache is nobody's concern."""
+        """A cache needs no check."""
 
     def _note_sync(self, node: object) -> None:
-        """Nor here."""
+        """A cache needs no check."""
 
     def _check_names(self, process: Process | None, changes: object) -> None:
-        """Nor here."""
+        """A cache needs no check."""
 
     def _check_disk(self) -> None:
-        """Nothing: the database has what counts."""
+        """The disk needs no check, since the database has the record."""
 
-    def _check_told(self, run: Wanted) -> None:
+    def _check_reported(self, run: RequestedRun) -> None:
         state = self._state(run)
         if state is None or b'{"event":"run_end"' not in self._journal_of(state[0]):
             raise self._fails(f"{run.name} has ended, and that is not in its journal")
 
-    def _may_stray(self, process: Process, run: Wanted) -> bool:
+    def _may_repeat(self, process: Process, run: RequestedRun) -> bool:
         """Once: its driver had recorded the start, and was suspended before it started the action."""
         driver = process.parent
         if driver is None or not driver.about.get("is_suspect") or ("strayed", run.name) in driver.about:
@@ -348,7 +366,7 @@ class ClusterSimulation(Simulation):
         super()._check_end()
 
     def _store_records(self) -> None:
-        """Put the records of all runs where those of ended runs are without a database."""
+        """Write the records of all runs to the folder of ended runs."""
         for run in self.runs:
             state = self._state(run)
             assert state is not None
@@ -362,7 +380,7 @@ class ClusterSimulation(Simulation):
 
 @contextmanager
 def installed(server: Server) -> Iterator[None]:
-    """Inside `simulation.installed`: llc uses this server, and workers the simulated queue."""
+    """Within `simulation.installed`: llc uses this server, and workers use the simulated queue."""
     shared = ledgers.shared  # workers change it
     before, worker.Engine = worker.Engine, Queue  # type: ignore[assignment,misc]
     try:
@@ -375,13 +393,13 @@ def installed(server: Server) -> Iterator[None]:
 
 @contextmanager
 def clustered() -> Iterator[Callable[[int, Sequence[int] | None], Simulation]]:
-    """Inside `simulation.installed`: what makes a history of a seed, with a server of its own."""
+    """Within `simulation.installed`: function that simulates the history of a seed, with its own server."""
     running = os.environ.get("LLC_TEST_DATABASE_URL")
     own = None if running else postgres.Server()
     try:
         server = Server(postgres.new_database(running or own.url("postgres")))  # type: ignore[union-attr]
         with installed(server):
-            yield lambda seed, kept=None: perform(ClusterSimulation(server, seed, kept))
+            yield lambda seed, enabled_faults=None: perform(ClusterSimulation(server, seed, enabled_faults))
         server.close()
     finally:
         if own is not None:

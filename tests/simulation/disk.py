@@ -1,10 +1,12 @@
-"""A file system in memory that knows what a loss of power would leave of it.
+"""A file system in memory that models a loss of power.
 
-What `write` wrote to a file is durable after `sync` of it, a name after `sync_names` of its folder, as
-`host.protocol` says. `lose_power` keeps of all else what a real disk may keep: of a file's writes since
-its last sync any of them, the last one in part; of the changes of names those before some moment, for each
-folder by itself. A sync of a folder makes its own changes of names durable; a disk that is ordered makes all
-earlier ones durable with them, as most file systems do.
+What `write` wrote to a file is durable after its `sync`, a name after `sync_names` of its folder, as
+`host.protocol` says. `lose_power` keeps of the rest what a real disk may keep: any of the writes of a file
+since
+its last sync, the last one partially; for each folder, the changes of names before some moment. A sync of a
+folder makes its own changes of names durable; an ordered disk makes all earlier ones durable too, as most
+file
+systems do.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ from typing import Any
 class Node:
     """A file, a folder or a device.
 
-    data: what processes see. synced: what is durable. pending: the writes since then, (offset, bytes), or
-    (length, None) for a truncation. names, durable_names: of a folder. exclusive, shared: the open files that
-    have it locked; times_locked: how often it was locked exclusively.
+    data: the content that processes see. synced: the durable content. pending: the writes since the last
+    sync,
+    (offset, bytes), or (length, None) for a truncation. names, durable_names: of a folder. exclusive, shared:
+    the
+    open files that hold a lock; times_locked: number of exclusive locks so far.
     """
 
     count = 0
@@ -48,12 +52,12 @@ class Node:
         return self.kind == stat.S_IFDIR
 
 
-# A folder, a name in it, and what that is then; None for nothing.
+# A folder, a name in it, and the new node; None removes the name.
 Change = tuple[Node, str, Node | None]
 
 
 class NameChange:
-    """A change of names since the last sync of a folder: for each folder, names and what they are then."""
+    """A change of names since the last sync of a folder: for each folder, names and their new nodes."""
 
     def __init__(self, *changes: Change) -> None:
         self.changes = changes
@@ -97,7 +101,7 @@ class Disk:
         return node
 
     def parent(self, path: str, cwd: str) -> tuple[Node, str]:
-        """The folder of a name and its last part. Raises OSError."""
+        """The folder of a name and its last component. Raises OSError."""
         parts = self._parts(path, cwd)
         if not parts:
             raise failure(errno.EBUSY, path)
@@ -119,7 +123,7 @@ class Disk:
         return parts
 
     def change(self, *changes: Change) -> None:
-        """Change names, all at once."""
+        """Change several names atomically."""
         for folder, name, node in changes:
             if node is None:
                 folder.names.pop(name).links -= 1
@@ -131,12 +135,12 @@ class Disk:
         self.changes.append(NameChange(*changes))
 
     def sync_names(self, folder: Node) -> None:
-        """Make the changes of a folder's names durable, and those that come before them."""
-        places, settled, left = {id(folder)}, [], []
+        """Make the name changes of a folder durable, with the changes that must precede them."""
+        positions, settled, left = {id(folder)}, [], []
         for change in reversed(self.changes):
             own = {id(place) for place, _, _ in change.changes}
-            if own & places or (self.is_ordered and settled):
-                places |= own  # a move is one change of two folders
+            if own & positions or (self.is_ordered and settled):
+                positions |= own  # a move is one change of two folders
                 settled.append(change)
             else:
                 left.append(change)
@@ -171,20 +175,20 @@ class Disk:
     # --- loss of power --------------------------------------------------------------------------
 
     def lose_power(self, random: Random) -> None:
-        """Keep what is durable, and of the rest what a disk may have kept."""
+        """Keep what is durable, and of the rest what a real disk may keep."""
         kind = random.choice(("nothing", "any", "first"))
         lost: set[int] = set()
         cut = random.randrange(len(self.changes) + 1)
         for index, change in enumerate(self.changes):
-            places = {id(folder) for folder, _, _ in change.changes}
+            positions = {id(folder) for folder, _, _ in change.changes}
             if kind == "nothing":
                 is_lost = True
             elif kind == "any":
-                is_lost = bool(places & lost) or random.random() < 0.3
+                is_lost = bool(positions & lost) or random.random() < 0.3
             else:
                 is_lost = index >= cut
             if is_lost:
-                lost |= places
+                lost |= positions
             else:
                 change.apply()
         self.changes.clear()
@@ -219,19 +223,19 @@ class Disk:
 
 
 def survived(node: Node, random: Random) -> bytes:
-    """What may be left of a file: its durable content, with some of the later writes."""
+    """Possible content of a file after a loss of power: the durable content and some later writes."""
     data = bytearray(node.synced)
     writes = node.pending
     kind = random.randrange(4)
     if kind == 0:  # none
         kept: list[tuple[int, bytes | None]] = []
-    elif kind == 1:  # the first of them, the last one torn
+    elif kind == 1:  # the first writes, the last one torn
         kept = writes[: random.randrange(len(writes) + 1)]
         if kept and kept[-1][1]:
             offset, last = kept[-1]
             assert last is not None
             kept = [*kept[:-1], (offset, last[: random.randrange(len(last) + 1)])]
-    elif kind == 2:  # any
+    elif kind == 2:  # any subset
         kept = [write for write in writes if random.random() < 0.5]
     else:
         kept = list(writes)

@@ -23,7 +23,7 @@ PROJECT = "/project"
 EPOCH = 1_800_000_000.0
 PIPE_SIZE = 1 << 16
 POLLIN, POLLOUT, POLLHUP, POLLNVAL = 1, 4, 16, 32
-# How the real modules read /proc, which is simulated.
+# Access of the real modules to /proc, which is simulated.
 _FROM_PROC = {
     name: getattr(real_processes, name)
     for name in ("start_time", "has_living", "group_members", "find_marked")
@@ -31,11 +31,13 @@ _FROM_PROC = {
 
 
 class Machine:
-    """One computer: scheduler, disk, boot.
+    """A computer: scheduler, disk, boot.
 
-    programs: what a name on PATH does: a function of the machine, the process and its words, which returns
-    an exit code. fail: an error number for a call that writes, None for none. wall: seconds by which the
-    wall clock is off.
+    programs: the programs on PATH by name: a function of the machine, the process and its arguments that
+    returns an
+    exit code. fail: returns an error number for a call that writes, None for success. wall: offset of the
+    wall
+    clock in seconds.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -62,7 +64,7 @@ class Machine:
         return EPOCH + self.scheduler.now + self.wall
 
     def lose_power(self) -> None:
-        """All processes end at once; the disk keeps what it may. Another boot follows."""
+        """All processes end at once; the disk keeps what it may. The machine boots again."""
         for process in self.scheduler.living():
             self.scheduler.end(process, 9)
         for process in self.scheduler.processes.values():
@@ -107,7 +109,7 @@ class Machine:
 
 
 class OpenFile:
-    """An open file: a node, an offset, a lock; shared by handles that were made from each other."""
+    """An open file: a node, an offset, a lock; shared by duplicated handles."""
 
     def __init__(self, machine: Machine, node: Node, flags: int) -> None:
         self.machine = machine
@@ -115,7 +117,7 @@ class OpenFile:
         self.offset = 0
         self.appends = bool(flags & os.O_APPEND)
         self.references = 1
-        self.text: bytes | None = None  # of a file in /proc
+        self.text: bytes | None = None  # content of a file in /proc
 
     def release(self) -> None:
         self.references -= 1
@@ -175,7 +177,7 @@ class Pipe:
 
 
 class PipeEnd:
-    """An end of a pipe; blocks unless told otherwise."""
+    """An end of a pipe; blocking by default."""
 
     def __init__(self, machine: Machine, pipe: Pipe, writes: bool) -> None:
         self.machine = machine
@@ -214,7 +216,7 @@ class PipeEnd:
     def write(self, data: bytes, offset: int | None = None) -> int:
         pipe = self.pipe
         if not pipe.readers:
-            raise BrokenPipeError(errno.EPIPE, "nobody reads the pipe")
+            raise BrokenPipeError(errno.EPIPE, "the pipe has no reader")
         if len(pipe.data) >= PIPE_SIZE:
             if not self.blocks:
                 raise BlockingIOError(errno.EAGAIN, "the pipe is full")
@@ -239,7 +241,7 @@ class ProcessHandle:
 
 
 class _Raw(io.RawIOBase):
-    """A file object over an open file. It outlives neither its process nor its handle."""
+    """A file object over an open file. It is invalid after its process or its handle has ended."""
 
     def __init__(self, host: SimulatedHost, handle: int, mode: str, name: Any, closes: bool) -> None:
         self._host = host
@@ -419,7 +421,7 @@ class Files:
 
     def write(self, handle: int, data: Any, /) -> int:
         if self._machine.scheduler.current is None and handle not in self._machine.observer.handles:
-            return len(data)  # what is left of a process that was killed is removed
+            return len(data)  # remains of killed processes are removed
         self._begin("write" if isinstance(self._machine.process.handles.get(handle), OpenFile) else "")
         opened = self._handle(handle)
         data = bytes(data)
@@ -513,14 +515,14 @@ class Files:
             return Node(stat.S_IFREG, 0o444, EPOCH)
         return self._disk.find(path, process.about["cwd"])
 
-    def _found(self, path: Any) -> Node | None:
+    def _find(self, path: Any) -> Node | None:
         try:
             return self._node(path)
         except OSError:
             return None
 
     def access(self, path: Any, mode: int, /) -> bool:
-        node = self._found(path)
+        node = self._find(path)
         return node is not None and (not mode & os.X_OK or bool(node.mode & 0o111))
 
     def chmod(self, path: Any, mode: int, /) -> None:
@@ -532,16 +534,16 @@ class Files:
     lstat = stat
 
     def exists(self, path: Any, /) -> bool:
-        return self._found(path) is not None
+        return self._find(path) is not None
 
     lexists = exists
 
     def isfile(self, path: Any, /) -> bool:
-        node = self._found(path)
+        node = self._find(path)
         return node is not None and node.kind == stat.S_IFREG
 
     def isdir(self, path: Any, /) -> bool:
-        node = self._found(path)
+        node = self._find(path)
         return node is not None and node.is_folder
 
     def islink(self, path: Any, /) -> bool:
@@ -684,7 +686,7 @@ class Files:
 
 
 class _Entries:
-    """What `scandir` returns."""
+    """Result of `scandir`."""
 
     def __init__(self, files: Files, path: Any, names: list[Any]) -> None:
         self._entries = iter([_Entry(files, path, name) for name in names])
@@ -1114,7 +1116,7 @@ class Processes:
 
 
 class _Variables(MutableMapping[Any, Any]):
-    """The environment of the process that looks."""
+    """The environment of the current process."""
 
     def __init__(self, host: SimulatedHost, is_text: bool) -> None:
         self._host = host
@@ -1170,7 +1172,7 @@ class Environment:
 
 
 class SimulatedHost:
-    """The host for `protocol.installed`. machine: the one that is simulated now."""
+    """The host for `protocol.installed`. machine: the currently simulated one."""
 
     def __init__(self) -> None:
         self.machine: Machine

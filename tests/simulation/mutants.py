@@ -1,7 +1,7 @@
-"""Changes that break the protocol of runs, each of which the simulation must find.
+"""Mutations of the run protocol, each of which the simulation must detect.
 
-`cd tests && python -m simulation.mutants [NAME…]` copies the package, makes one change after the other,
-simulates until a promise is broken, and prints the table. The exit code is 1 if a change was not found.
+`cd tests && python -m simulation.mutants [NAME…]` copies the package, applies one mutation after the other,
+simulates until a promise is broken, and prints the table. The exit code is 1 if a mutation was not detected.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-# How many histories are simulated at most with one change.
+# Maximum number of simulated histories per mutation.
 HISTORIES = 4000
 DATABASE_HISTORIES = 400
 ROOT = Path(__file__).resolve().parents[2]
 
-# Name: what is wrong then; for each change: file; text; text instead. What two mechanisms guard takes two.
+# Name: the defect, then for each change: file, text, replacement. Two changes are needed where two mechanisms
+# guard.
 MUTANTS: dict[str, tuple[str, ...]] = {
     "sync-nothing": (
         "the journal is not synced",
@@ -40,13 +41,13 @@ MUTANTS: dict[str, tuple[str, ...]] = {
         "        self._start(starting)\n        if starting or self._record.is_unsynced:\n",
     ),
     "parallel-unsynced": (
-        "actions side by side start before that is on disk",
+        "concurrent actions start before their starts are on disk",
         "runtime/execution/driver.py",
         "            yield Apart(self._record.sync)\n            self._record.save_length()\n",
         "            self._record.flush()\n",
     ),
     "end-unsynced": (
-        "a run has ended before that is on disk",
+        "a run ends before its end is on disk",
         "runtime/execution/driver.py",
         "(outcome.to_event())\n        yield Apart(self._record.sync)\n",
         "(outcome.to_event())\n        self._record.flush()\n        yield None\n",
@@ -64,7 +65,7 @@ MUTANTS: dict[str, tuple[str, ...]] = {
         "    journal.sync()\n",
     ),
     "resume-unsettled": (
-        "a resume relies on what is not on disk",
+        "a resume relies on data that are not on disk",
         "runtime/launch/resume.py",
         "        folder.settle()\n",
         "",
@@ -124,7 +125,7 @@ MUTANTS: dict[str, tuple[str, ...]] = {
         "files.O_WRONLY | flags)",
     ),
     "not-cut": (
-        "what is damaged stays in the journal",
+        "damaged lines remain in the journal",
         "runtime/journal/journal.py",
         "            file.truncate(offset)\n",
         "",
@@ -190,7 +191,7 @@ MUTANTS: dict[str, tuple[str, ...]] = {
         "",
     ),
     "leftovers": (
-        "a resume does not end what is still running",
+        "a resume does not end actions that are still running",
         "runtime/recovery/in_doubt.py",
         "        if recorded is None or not recorded.is_started or recorded.is_finished:\n",
         "        if True:\n",
@@ -233,7 +234,7 @@ MUTANTS: dict[str, tuple[str, ...]] = {
         "    return False\n",
     ),
 }
-# Found by histories of runs in a database.
+# Detected by histories of runs in a database.
 DATABASE_MUTANTS: dict[str, tuple[str, ...]] = {
     "epoch-unchecked": (
         "who was replaced can still append to the journal",
@@ -305,7 +306,7 @@ on conflict""",
         "            return False\n",
     ),
     "scopes-shared": (
-        "runs with the same paths work side by side",
+        "runs with the same paths are concurrent",
         "runtime/database/claims.py",
         '    if status != "running" and scope:\n',
         "    if False:\n",
@@ -353,7 +354,7 @@ def main(names: list[str]) -> int:
             for file, old, new in changes_of(name):
                 path = package / file
                 path.write_text(path.read_text("utf-8").replace(old, new), "utf-8")
-            begun = time.monotonic()
+            started_at = time.monotonic()
             try:
                 found = _first_failure(folder, package, name in DATABASE_MUTANTS)
             finally:
@@ -361,13 +362,13 @@ def main(names: list[str]) -> int:
                     path.write_text(text, "utf-8")
             missed += found is None
             shown = (found or f"NOT FOUND: {every[name][0]}")[:68]
-            print(f"{name:18} {shown:68} {time.monotonic() - begun:7.1f}", flush=True)
+            print(f"{name:18} {shown:68} {time.monotonic() - started_at:7.1f}", flush=True)
     print(f"{len(chosen) - missed} of {len(chosen)} found")
     return int(missed > 0)
 
 
 def changes_of(name: str) -> list[tuple[str, str, str]]:
-    """The changes of a mutant: file, text, text instead."""
+    """The changes of a mutation: file, text, replacement."""
     _, *texts = (MUTANTS | DATABASE_MUTANTS)[name]
     return list(zip(texts[::3], texts[1::3], texts[2::3], strict=True))
 
@@ -381,7 +382,7 @@ def _copy(package: Path) -> None:
 
 
 def _first_failure(folder: str, package: Path, in_database: bool) -> str | None:
-    """How the simulation finds the change in the package; None if it does not."""
+    """How the simulation detects the mutation of the package; None if it does not."""
     count = DATABASE_HISTORIES if in_database else HISTORIES
     command = [sys.executable, "-m", "simulation", "--count", str(count), "--one"]
     command += ["--database"] if in_database else []

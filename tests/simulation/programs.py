@@ -1,7 +1,8 @@
-"""Programs of the simulation, and what their actions do.
+"""Programs of the simulation, and their actions.
 
-An action is `act KEY SECONDS EXIT BYTES AFTER…`: it takes this time, writes so many bytes more and ends with
-this exit code; AFTER names the actions whose results the program had when it asked for this one.
+An action is `act KEY SECONDS EXIT BYTES AFTER…`: it takes this time, writes this number of bytes and ends
+with
+this exit code; AFTER names the actions whose results the program had when it requested this one.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ TEXTS = {
 
 @cache
 def image_of(name: str, copy: int) -> Image:
-    """A program, as the loop `name-copy`."""
+    """Image of a program, as the loop `name-copy`."""
     text, suffix = TEXTS[name]
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}-{copy}{suffix}"

@@ -1,8 +1,9 @@
 """Simulated processes and their threads, run by one seeded scheduler in virtual time.
 
-A thread of a simulated process is a greenlet that executes the code of llc itself. Each call of the host is a
-point at which another thread may go on, a fault may happen, and the process may die. All choices come from
-one random generator, so a seed determines the whole run.
+A thread of a simulated process is a greenlet that executes the code of llc itself. At each call of the host
+another thread may run, a fault may happen, and the process may die. All choices come from one random
+generator,
+so a seed determines the complete run.
 """
 
 from __future__ import annotations
@@ -14,29 +15,31 @@ from typing import Any
 
 from greenlet import getcurrent, greenlet
 
-# Virtual seconds that a call of the host takes.
+# Duration of a host call, in virtual seconds.
 CALL_S = 50e-6
-# Of so many calls one lets another thread go on.
+# Probability that a host call switches to another thread.
 SWITCH = 0.25
-# Pids are few, so that they are used again soon.
+# Few pids, so that they are reused soon.
 PIDS = range(100, 140)
 TICK_S = 0.01
 
 
 class Killed(BaseException):
-    """The process of this thread is dead; raised by every call of the host from then on."""
+    """The process of this thread is dead; every further call of the host raises it."""
 
 
 class Stuck(Exception):
-    """Nothing can go on any more."""
+    """No thread can continue."""
 
 
 class TooLong(Exception):
-    """The simulation took more calls than it may."""
+    """The simulation exceeded its number of host calls."""
 
 
 class Thread:
-    """A thread of a simulated process. until: what it waits for; deadline: until when at most."""
+    """A thread of a simulated process. until: the condition that it waits for; deadline: the end of the
+    wait.
+    """
 
     def __init__(self, process: Process, body: Callable[[], object]) -> None:
         self.process = process
@@ -45,7 +48,7 @@ class Thread:
         self.deadline: float | None = None
         self.greenlet = greenlet(self._run)
         self.is_over = False
-        self.facade: Any = None  # what `current_thread` returns
+        self.facade: Any = None  # result of `current_thread`
 
     def _run(self) -> None:
         try:
@@ -65,7 +68,7 @@ class Thread:
 
 
 class Process:
-    """A simulated process. status: as `waitpid` gives it, None while it lives. main: its first thread."""
+    """A simulated process. status: as from `waitpid`, None while alive. main: its first thread."""
 
     def __init__(self, world: Scheduler, pid: int, parent: Process | None, env: dict[bytes, bytes]) -> None:
         self.pid = pid
@@ -92,7 +95,7 @@ class Process:
 class Scheduler:
     """Threads of simulated processes in virtual time.
 
-    now: seconds on the monotonic clock. calls: of the host so far. on_call: is called at each of them.
+    now: seconds on the monotonic clock. calls: number of host calls so far. on_call: called at each of them.
     """
 
     def __init__(self, random: Random) -> None:
@@ -117,7 +120,7 @@ class Scheduler:
             pid = PIDS[self._next_pid % len(PIDS)]
             self._next_pid += 1
             old = self.processes.get(pid)
-            # No system uses a number again within a tick of its clock.
+            # No system reuses a pid within a clock tick.
             if old is None or (old.is_reaped and old.began < int(self.now / TICK_S)):
                 process = self.processes[pid] = Process(self, pid, parent, env)
                 return process
@@ -130,7 +133,7 @@ class Scheduler:
         return thread
 
     def start(self, process: Process, body: Callable[[], int]) -> None:
-        """Start the main thread of a process: `body` gives its exit code."""
+        """Start the main thread of a process; `body` returns the exit code."""
 
         def main() -> None:
             code = 70
@@ -145,7 +148,7 @@ class Scheduler:
         self.start_thread(process, main)
 
     def end(self, process: Process, status: int) -> None:
-        """The end of a process: its handles are closed and its threads stop where they are."""
+        """End a process: close its handles and stop its threads."""
         if not process.is_alive:
             return
         process.status = status
@@ -177,7 +180,7 @@ class Scheduler:
 
     @contextmanager
     def as_dead(self) -> Iterator[Scheduler]:
-        """Inside, a call of the host is that of a dead process."""
+        """Inside, calls of the host act as those of a dead process."""
         before, self.current = self.current, Thread(self._dead, lambda: None)
         try:
             yield self
@@ -185,7 +188,7 @@ class Scheduler:
             self.current = before
 
     def forget(self) -> None:
-        """Let go of all processes, which have ended."""
+        """Release all processes, which have ended."""
         for process in self.processes.values():
             process.threads.clear()
             process.handlers.clear()
@@ -199,7 +202,7 @@ class Scheduler:
         return None if self.current is None else self.current.process
 
     def point(self) -> None:
-        """A call of the host: time passes, faults happen, others may go on."""
+        """A call of the host: time passes, faults may happen, other threads may run."""
         thread = self.current
         if thread is None:
             return
@@ -219,14 +222,14 @@ class Scheduler:
                 self._let_others(thread)
 
     def _is_alone(self, thread: Thread) -> bool:
-        """Whether nothing else can go on now."""
+        """Whether no other thread can run now."""
         now = self.now
         if any(when <= now for when, _ in self.timers):
             return False
         return not any(other is not thread and other.is_ready(now) for other in self.threads)
 
     def wait(self, until: Callable[[], object], seconds: float | None = None) -> bool:
-        """Wait until `until()` is true; False when the time was over before."""
+        """Wait until `until()` is true; False after the timeout."""
         thread = self.current
         if thread is None:
             if not until():
@@ -256,7 +259,7 @@ class Scheduler:
         while process.signals and thread is process.threads[0]:
             number = process.signals.pop(0)
             handler = process.handlers.get(number)
-            if not callable(handler):  # it was given back meanwhile
+            if not callable(handler):  # it was reset concurrently
                 self.end(process, number)
                 raise Killed
             handler(number, None)
@@ -264,7 +267,7 @@ class Scheduler:
     # --- the loop -------------------------------------------------------------------------------
 
     def run(self, is_over: Callable[[], bool]) -> None:
-        """Let the threads run until `is_over()`. Raises Stuck."""
+        """Run the threads until `is_over()`. Raises Stuck."""
         self._hub = getcurrent()
         while not is_over():
             while self.timers and min(when for when, _ in self.timers) <= self.now:
@@ -288,10 +291,10 @@ class Scheduler:
             ]
             waits += [when for when, _ in self.timers]
             if not waits:
-                raise Stuck("nothing can go on: " + ", ".join(self._told()))
+                raise Stuck("no process can continue: " + ", ".join(self._process_names()))
             self.now = max(self.now, min(waits))
 
-    def _told(self) -> list[str]:
+    def _process_names(self) -> list[str]:
         return [
             f"{process.name or process.pid}{' (stopped)' if process.is_stopped else ''}"
             for process in self.living()

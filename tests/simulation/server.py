@@ -1,8 +1,9 @@
 """A real PostgreSQL server under the simulation: its connections, its clock and its failures are simulated.
 
-Each statement is a call of the host: a point at which others go on, faults happen and the process may die.
-The functions of the server that tell the time tell virtual time. A statement that waits for a lock of another
-connection waits in virtual time. One server serves all histories, one after the other.
+Each statement is a call of the host, at which other threads may run, faults may happen and the process may
+die.
+The time functions of the server return virtual time. A statement that waits for a lock of another connection
+waits in virtual time. One server serves all histories, one after the other.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from llc.runtime.database.connection import Address
 from .host import EPOCH, Machine
 from .scheduler import Killed, Process
 
-# Real seconds after which a statement that has no answer is looked at: it may wait for a lock.
+# Real seconds after which a statement without an answer is checked for a lock that it waits for.
 _LOOK_S = 0.002
-# Virtual seconds by which the clock of the server may be behind.
+# Maximum lag of the server's clock, in virtual seconds.
 _CLOCK_S = 0.02
-# Virtual seconds after which a process notices that the server does not answer, and the server that a process
-# is gone which it cannot reach.
+# Virtual seconds until a process notices that the server does not answer, and until the server notices that a
+# process is unreachable.
 SILENCE_S, KEEPALIVE_S = 10.0, 60.0
 _TIME = """
 create schema sim;
@@ -38,7 +39,7 @@ create function sim.clock_timestamp() returns timestamptz language sql volatile 
 create function sim.pg_postmaster_start_time() returns timestamptz language sql volatile as
   'select started from sim.clock';
 """
-# An oracle: appends to a journal in another epoch than that of the run.
+# An oracle: appends to a journal in an epoch other than that of the run.
 _STALE = """
 create table sim.stale (run text not null, epoch bigint not null, at bigint not null);
 create function sim.watch() returns trigger language plpgsql as $$
@@ -49,7 +50,7 @@ begin
 end $$;
 create trigger watch after insert on llc.journal for each row execute function sim.watch();
 """
-# Another one: segments that a worker still has after the statement that has declared it dead.
+# Another oracle: segments that a worker still has after the statement that declared it dead.
 _HELD = """
 select workflow_uuid from llc_dbos.workflow_status where status = 'PENDING' and executor_id = any(%s)
 """
@@ -101,21 +102,22 @@ class SimulatedConnection(psycopg.Connection[Any]):
             self.server.on_problem(f"{dead} were declared dead and still have the segments {held}")
 
     def close(self) -> None:
+        """Close all connections."""
         if not self._closed and self.process.handles.get(self.handle) is self:
             del self.process.handles[self.handle]
         self.release()
 
     def release(self) -> None:
-        """Closed by its process, or by the end of it."""
+        """Closed by the process or by its end."""
         if not self._closed:
             self._closed = True
             self.server.closed(self)
 
 
 class Server:
-    """url: of an empty database on a real server. statements: how many there were.
+    """url: of an empty database on a real server. statements: number of statements so far.
 
-    on_claim: is called when a run is about to change hands. on_problem: with what is wrong in the tables.
+    on_claim: called when a run is about to change its owner. on_problem: called with an error in the tables.
     """
 
     def __init__(self, url: str) -> None:
@@ -124,11 +126,11 @@ class Server:
         self.machine: Machine
         self.on_claim: Callable[[], None] = lambda: None
         self.on_problem: Callable[[str], object] = str
-        # Until when nobody can connect, and for whom nothing arrives, in virtual time.
+        # In virtual time: until when all connections are refused, and which processes are cut off.
         self.down_until = 0.0
         self._open: list[SimulatedConnection] = []
         self._idle: list[PGconn] = []
-        # Lost by their process, and the server has not noticed.
+        # Connections that their process has lost, unnoticed by the server.
         self._lost: list[PGconn] = []
         self._shown = 0.0
         self._handles = 0
@@ -157,7 +159,7 @@ class Server:
             library.connect = before
 
     def begin(self, machine: Machine) -> None:
-        """Another history, with empty tables."""
+        """Start another history, with empty tables."""
         self._release()
         self.machine = machine
         self.down_until, self._shown = 0.0, -1.0
@@ -175,7 +177,7 @@ class Server:
         self.admin.close()
 
     def _release(self) -> None:
-        """Nothing of the last history may hold a lock in the next one: it would last in virtual time."""
+        """End all sessions, so that no lock of the last history remains in the next one."""
         for connection in list(self._open):
             connection.release()
         for pgconn in list(self._lost):
@@ -190,7 +192,7 @@ class Server:
     # --- what processes do ----------------------------------------------------------------------
 
     def connect(self, url: str, **options: Any) -> SimulatedConnection:
-        """As `psycopg.connect`, for the process that is running."""
+        """Like `psycopg.connect`, for the current process."""
         scheduler, process = self.machine.scheduler, self.machine.process
         scheduler.point()
         if self._is_cut(process):
@@ -210,7 +212,7 @@ class Server:
         return made
 
     def _new(self) -> PGconn:
-        """A connection of the library, without the object around it, which would end with a warning."""
+        """A connection of libpq, without the Python object, which would warn at its end."""
         around = self._connect(self.url, autocommit=True)
         pgconn, around.pgconn = around.pgconn, self._none
         return pgconn
@@ -219,7 +221,7 @@ class Server:
         return bool(self.machine.scheduler.now < process.about.get("cut", 0.0))
 
     def perform(self, connection: SimulatedConnection, gen: Any) -> Any:
-        """Let the server perform what a generator of psycopg asks for."""
+        """Let the server perform the requests of a psycopg generator."""
         scheduler, process = self.machine.scheduler, connection.process
         if not process.is_alive:
             raise Killed
@@ -245,12 +247,12 @@ class Server:
         return result
 
     def _pids(self) -> list[int]:
-        """The sessions on the server that belong to processes."""
+        """The server sessions of processes."""
         held = [connection.pgconn for connection in self._open] + self._lost
         return [pgconn.backend_pid for pgconn in held if pgconn.status == 0]
 
     def _ready(self, connection: SimulatedConnection, wanted: int, began: float) -> int:
-        """Wait until the socket of a connection is ready, in virtual time where it waits for a lock."""
+        """Wait until the socket of a connection is ready, in virtual time if it waits for a lock."""
         scheduler = self.machine.scheduler
         socket = [connection.pgconn.socket]
         pid = connection.pgconn.backend_pid
@@ -279,7 +281,7 @@ class Server:
     # --- failures ---------------------------------------------------------------------------------
 
     def closed(self, connection: SimulatedConnection) -> None:
-        """A connection was closed. The server notices unless the statement waits for a lock."""
+        """Close a connection. The server notices unless the statement waits for a lock."""
         pgconn, connection.pgconn = connection.pgconn, self._none
         self._open.remove(connection)
         self.statements += 1
@@ -305,7 +307,7 @@ class Server:
     def _finish(self, pgconn: PGconn) -> None:
         pid = pgconn.backend_pid if pgconn.status == 0 else 0
         pgconn.finish()
-        # The process that wrote the statement is gone; what waits for a lock would be performed later.
+        # The process of the statement is gone; a statement that waits for a lock would be performed later.
         self.admin.execute("select pg_terminate_backend(%s)", [pid])
         self._await_end([pid])
 
@@ -326,7 +328,7 @@ class Server:
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 
     def restart(self, seconds: float) -> None:
-        """All connections are lost; nobody can connect for some time."""
+        """All connections are lost, and refused for some time."""
         scheduler = self.machine.scheduler
         pids = self._pids()
         self.admin.execute("select pg_terminate_backend(pid) from unnest(%s::integer[]) as pid", [pids])

@@ -1,8 +1,10 @@
-"""One simulated history: runs, operators, faults, and the oracles that watch all the time.
+"""One simulated history: runs, operators, faults, and oracles that check continuously.
 
-`Simulation(seed).run()` builds a machine, starts runs, injects the faults of its plan and resumes what is
-left until every run has ended. It raises Violation where a promise of `spec/promises.md` is broken. The plan
-follows from the seed; `kept` keeps only some of it, which is how a failure is made small.
+`Simulation(seed).run()` builds a machine, starts runs, injects the faults of its plan and resumes unfinished
+runs
+until every run has ended. It raises Violation if a promise of `spec/promises.md` is broken. The seed
+determines
+the plan; `enabled_faults` selects faults of it, which is used to shrink a failure.
 """
 
 from __future__ import annotations
@@ -52,14 +54,14 @@ SECRET = "s3cr3t-4711-token"
 # The name of an output in a line of a journal.
 _OUTPUT = re.compile(rb'"\$blob":"(\w+)"')
 _COPY = re.compile(r"\[llc: (\d+ of \d+ bytes are left out here); [^\n]*\]")
-# Virtual seconds within which a run must end once no more faults happen.
-PATIENCE = 900.0
-# How often somebody looks.
-LOOKS = 0.15
-# Bytes of a journal between two checkpoints: a short run has some.
+# Virtual seconds within which a run must end after the last fault.
+PATIENCE_S = 900.0
+# Probability of an inspection command at each step of the operator.
+INSPECTION_RATE = 0.15
+# Bytes of journal between two checkpoints, small enough for checkpoints in a short run.
 SPACE = 4096
-# Faults happen before this many calls of the host; a short run takes about a thousand.
-SPAN = 4000
+# Faults happen before this number of host calls; a short run has about a thousand.
+MAX_FAULT_CALL = 4000
 KINDS = (
     *["kill"] * 6,
     *["kill-any"] * 2,
@@ -73,15 +75,15 @@ KINDS = (
     "clock",
     "slow",
 )
-# The share of histories in which a program is edited, or llc replaced by another version.
+# The share of histories in which a program is edited, or llc is replaced by another version.
 CHANGES = 0.15
 FORMAT = checkpoints.FORMAT
 ERRORS = {"full": errno.ENOSPC, "broken": errno.EIO, "handles": errno.EMFILE}
-# Some faults come at most so many calls after a moment: one of the first of its kind in a history.
+# Some faults follow a moment, one of the first of its kind in a history, within this number of host calls.
 MOMENTS = ("llc starts", "a run changes hands", "an action begins", "an action ends")
-FIRST = 8
-SOON = 80
-# Which calls fail.
+MAX_OCCURRENCES = 8
+MAX_DELAY_CALLS = 80
+# Calls that fail, by kind of error.
 _FAILING = {
     "full": ("write", "name"),
     "broken": ("write", "sync", "truncate"),
@@ -94,7 +96,7 @@ class Violation(Exception):
 
 
 class Fault:
-    """at: the call of the host at which it happens; earlier if it is `delay` calls after a moment."""
+    """at: the host call at which it happens; earlier if it is `delay` calls after a moment."""
 
     def __init__(
         self, at: int, kind: str, amount: float, moment: tuple[str, int] | None = None, delay: int = 0
@@ -110,7 +112,7 @@ class Fault:
 
 
 class Action:
-    """An action as the world outside saw it."""
+    """An action as observed from outside."""
 
     def __init__(self, effect: str, key: str, process: Process) -> None:
         self.effect = effect
@@ -119,7 +121,7 @@ class Action:
         self.has_ended = False
 
 
-class Wanted:
+class RequestedRun:
     """A run that the operator wants to end. used: the actions whose results it has used."""
 
     def __init__(self, program: str, copy: int) -> None:
@@ -130,22 +132,24 @@ class Wanted:
         self.used: set[str] = set()
         self.is_over = False
         self.attempts = 0
-        # The most of its journal that was ever on disk, by folder: a start that did not act may be lost.
+        # The longest durable part of its journal, by folder; a start without an action may be lost.
         self.durable: dict[str, bytes] = {}
 
 
 class Simulation:
-    """seed: of all choices. kept: numbers of the faults of the plan that happen, None for all.
+    """seed: of all choices. enabled_faults: numbers of the faults of the plan that happen, None for all.
 
-    error: what was wrong in the end, None for nothing.
+    error: the violation or exception at the end; None for success.
     """
 
     error: BaseException | None = None
     kinds, moments = KINDS, MOMENTS
-    # So many histories are in memory before what is left of them is removed.
-    kept_histories = 16
+    # Number of histories in memory before their remains are removed.
+    histories_in_memory = 16
 
-    def __init__(self, seed: int, kept: Sequence[int] | None = None, without_faults: str = "") -> None:
+    def __init__(
+        self, seed: int, enabled_faults: Sequence[int] | None = None, reference_program: str = ""
+    ) -> None:
         self.seed = seed
         random = Random(seed)
         set_format(FORMAT)
@@ -155,19 +159,19 @@ class Simulation:
         self.trace: list[str] = []
         names = list(programs.TEXTS)
         chosen = [random.choice(names) for _ in range(random.choice((1, 1, 1, 1, 1, 2, 2, 3)))]
-        if without_faults:
-            chosen = [without_faults]
-        self.runs = [Wanted(name, copy) for copy, name in enumerate(chosen)]
-        self.plan = [] if without_faults else self._plan(random)
-        wanted = range(len(self.plan)) if kept is None else kept
+        if reference_program:
+            chosen = [reference_program]
+        self.runs = [RequestedRun(name, copy) for copy, name in enumerate(chosen)]
+        self.plan = [] if reference_program else self._plan(random)
+        wanted = range(len(self.plan)) if enabled_faults is None else enabled_faults
         self.faults = [self.plan[number] for number in wanted]
         self.injected = 0
         self._moments = dict.fromkeys(MOMENTS, 0)
-        # The kind of the error, until which call, and for a single error how many calls are before it.
+        # Kind of the error, the call at which it ends, and for a single error the number of calls before it.
         self._failing: tuple[str, int, int | None] | None = None
-        # The locks of runs; a folder that is being removed may have lost its own.
+        # The locks of runs; a folder that is being removed may have lost its lock.
         self._locks: dict[str, Node] = {}
-        # What was read last of each journal, and its lines.
+        # The last read content of each journal, and its lines.
         self._read: dict[str, tuple[bytes, list[Any]]] = {}
         self._quiet_since = 0.0
         # Whether an action has another result than without faults.
@@ -177,16 +181,16 @@ class Simulation:
 
     def _plan(self, random: Random) -> list[Fault]:
         count = random.choice((1, 2, 3, 5, 8, 13, 21))
-        span = random.choice((100, 300, 1000, SPAN))
+        span = random.choice((100, 300, 1000, MAX_FAULT_CALL))
         share = random.choice((0.0, 0.3, 0.7))
         plan = []
         for _ in range(count):
             fault = Fault(random.randrange(1, span), random.choice(self.kinds), random.random())
             if random.random() < share:
-                fault.moment = random.choice(self.moments), random.randrange(FIRST)
-                fault.delay = int(SOON * random.random() ** 2)
+                fault.moment = random.choice(self.moments), random.randrange(MAX_OCCURRENCES)
+                fault.delay = int(MAX_DELAY_CALLS * random.random() ** 2)
             plan.append(fault)
-        # What people do to files is chosen apart, so that the other faults of a seed stay as they are.
+        # Changes of files are chosen separately, so that the other faults of a seed stay the same.
         chance = Random(f"{self.seed} changes")
         while chance.random() < CHANGES:
             plan.append(Fault(chance.randrange(1, span), chance.choice(("edit", "upgrade")), chance.random()))
@@ -200,7 +204,7 @@ class Simulation:
         machine.on_write = self._check_write
         machine.on_sync = self._note_sync
         machine.on_names = self._check_names
-        machine.on_lock = lambda: self._reach("a run changes hands")
+        machine.on_lock = lambda: self._reach_moment("a run changes hands")
         self.scheduler.on_call = self._on_call
         root = disk.root
         for path in ("bin", "dev", "tmp", "project", "project/.loops"):
@@ -219,7 +223,7 @@ class Simulation:
     # --- the whole history ------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Raises Violation."""
+        """Run the history. Raises Violation."""
         self.scheduler.after(0.0, self._operate)
         try:
             self.scheduler.run(self._is_over)
@@ -236,28 +240,28 @@ class Simulation:
         return self._problem is not None or all(run.is_over for run in self.runs)
 
     def _operate(self) -> None:
-        """Once in a while: start and resume what is not driven; give up on what takes too long."""
+        """Periodically start and resume runs without a driver; fail for runs that take too long."""
         if not self.faults:
             if not self._quiet_since:
                 self._quiet_since = self.scheduler.now
-            if self.scheduler.now - self._quiet_since > PATIENCE:
+            if self.scheduler.now - self._quiet_since > PATIENCE_S:
                 waiting = ", ".join(run.name for run in self.runs if not run.is_over)
-                self._fails(f"{waiting} did not end within {PATIENCE:g} s without faults")
+                self._fails(f"{waiting} did not end within {PATIENCE_S:g} s without faults")
         for run in self.runs:
             if not run.is_over:
-                self._act_for(run)
+                self._advance(run)
         self._supervise()
         self.scheduler.after(self.scheduler.random.choice((0.05, 0.5, 5.0)), self._operate)
 
-    def _act_for(self, run: Wanted) -> None:
-        """Start or resume a run that is not driven."""
+    def _advance(self, run: RequestedRun) -> None:
+        """Start or resume a run without a driver."""
         if not any(process.about.get("run") is run for process in self.scheduler.living()):
             self._start(run)
 
     def _supervise(self) -> None:
-        """What else happens once in a while."""
-        for name, action in (("llc status", self._look), ("llc batch", self._sweep)):
-            if self.scheduler.random.random() < LOOKS:
+        """Other periodic commands."""
+        for name, action in (("llc status", self._check_status), ("llc batch", self._clean_up)):
+            if self.scheduler.random.random() < INSPECTION_RATE:
                 self.scheduler.start(self._new_process(name), action)
 
     def _new_process(self, name: str) -> Process:
@@ -270,8 +274,8 @@ class Simulation:
             process.handles[number] = self._null()
         return process
 
-    def _look(self) -> int:
-        """What `llc status` says of each run agrees with who holds it."""
+    def _check_status(self) -> int:
+        """The result of `llc status` for each run agrees with the owner of its lock."""
         for folder in list(runs_in("")):
             lock = self._lock_of(folder.id)
             holder, times = self._holder(lock), lock.times_locked
@@ -286,15 +290,15 @@ class Simulation:
                 return 1
             is_same = self._lock_of(folder.id) is lock and lock.times_locked == times
             if self._holder(lock) is not holder or not is_same:
-                continue  # it changed hands meanwhile
+                continue  # the owner changed in between
             if holder is not None and word in ("crashed", "interrupted"):
                 raise self._fails(f"status says that {folder.id} is {word}, and {holder.name} drives it")
             if holder is None and word in ("running", "queued"):
-                raise self._fails(f"status says that {folder.id} is {word}, and nobody drives it")
+                raise self._fails(f"status says that {folder.id} is {word}, and it has no driver")
         return 0
 
-    def _sweep(self) -> int:
-        """What is left of killed starts is removed, as a batch does before it starts any."""
+    def _clean_up(self) -> int:
+        """Remove the remains of killed starts, as a batch does before it starts runs."""
         try:
             locks.sweep("")
         except Exception as error:
@@ -308,26 +312,26 @@ class Simulation:
         return self._run_folders().get(run_id, self.machine.null).names.get("lock", self.machine.null)
 
     def _holder(self, lock: Node) -> Process | None:
-        """The process that has a lock."""
+        """The process that holds a lock."""
         for process in self.scheduler.living() if lock.exclusive is not None else ():
             if lock.exclusive in process.handles.values():
                 return process
         return None
 
-    def _start(self, run: Wanted, is_second: bool = False) -> None:
-        """Another process that drives the run; a second one only resumes it."""
+    def _start(self, run: RequestedRun, is_second: bool = False) -> None:
+        """Start a process that drives the run; a second one only resumes it."""
         run.attempts += 1
         process = self._new_process(f"llc {run.name} #{run.attempts}")
         process.about |= {"run": run, "is_second": is_second}
-        self._tell(f"start {process.name} (pid {process.pid})")
-        self._reach("llc starts")
+        self._log(f"start {process.name} (pid {process.pid})")
+        self._reach_moment("llc starts")
         self.scheduler.start(process, lambda: self._drive(process, run))
 
     def _null(self) -> OpenFile:
         return OpenFile(self.machine, self.machine.null, 2)
 
-    def _drive(self, process: Process, run: Wanted) -> int:
-        """The main program of llc: run, or resume what there is."""
+    def _drive(self, process: Process, run: RequestedRun) -> int:
+        """The main program of llc: start a run, or resume the existing one."""
         values = Values(run.name, quiet=True, no_input=True, queue=self.scheduler.random.random() < 0.5)
         command = Command(values, Report(values, is_silent=True))
         try:
@@ -354,27 +358,27 @@ class Simulation:
             return 70
         except BaseException as error:
             return self._failed(process, run, command, error)
-        self._tell(f"{process.name} ended: {ended.status}")
+        self._log(f"{process.name} ended: {ended.status}")
         if ended.status != "interrupted":
-            # Its user has been told: whatever happens now, nothing of it is performed again.
-            self._check_told(run)
+            # Its end has been reported to the user: from now on no action of it may be performed again.
+            self._check_reported(run)
             run.used |= {action.key for action in run.actions}
             run.is_over = not self.faults or self.scheduler.random.random() < 0.5
             if not run.is_over:
                 self.faults.insert(0, Fault(0, "power", 0.0))
         return 0
 
-    def _failed(self, process: Process, run: Wanted, command: Command, error: BaseException) -> int:
+    def _failed(self, process: Process, run: RequestedRun, command: Command, error: BaseException) -> int:
         shown = failures.of_run(error, command.folder) if isinstance(error, Exception) else error
-        self._tell(f"{process.name} failed: {type(shown).__name__}: {shown}")
+        self._log(f"{process.name} failed: {type(shown).__name__}: {shown}")
         if failures.is_internal(shown):
             error.add_note(f"in {process.name}")
             self._problem = error
         return 1
 
-    def _folder(self, run: Wanted) -> Any:
-        """The run's folder, "ended" if it is in the history, None where there is nothing."""
-        for _ in range(2):  # it may end between the two looks
+    def _folder(self, run: RequestedRun) -> Any:
+        """Folder of the run, "ended" if it is in the history, None if there is none."""
+        for _ in range(2):  # it may end between the two checks
             if any(folder.name == run.name for folder in runs_in("", HISTORY)):
                 return "ended"
             found = [folder for folder in locks.unfinished("") if folder.name == run.name]
@@ -390,13 +394,13 @@ class Simulation:
         return self._act(machine, process, words[2].split())
 
     def _act(self, machine: Machine, process: Process, words: list[str]) -> int:
-        """What the action does to the world, seen from the outside."""
+        """The effect of an action on the world, as observed from outside."""
         _, key, seconds, code, size, *after = words
         effect = process.env[b"LLC_EFFECT_ID"].decode()
         run = next(run for run in self.runs if effect.startswith(run.name))
         again = [action for action in run.actions if action.key == key]
-        self._tell(f"act {key} (effect {effect}, pid {process.pid}){' again' if again else ''}")
-        if key in run.used and not self._may_stray(process, run):
+        self._log(f"act {key} (effect {effect}, pid {process.pid}){' again' if again else ''}")
+        if key in run.used and not self._may_repeat(process, run):
             raise self._fails(f"{key} of {run.name} is performed again, although its result was used")
         if any(self._is_alone(action) for action in again):
             raise self._fails(f"{key} of {run.name} is performed twice at once")
@@ -409,34 +413,34 @@ class Simulation:
         run.used |= set(after)
         action = Action(effect, key, process)
         run.actions.append(action)
-        self._reach("an action begins")
+        self._reach_moment("an action begins")
         # Actions of one kind have the same output.
         half = f"{key.partition('-')[0]}: {SECRET}\n".encode() + b"x" * (int(size) // 2)
         self._write(half + SECRET[:8].encode())
         self.scheduler.wait(lambda: False, float(seconds))
         self._write(SECRET[8:].encode() + half)
         action.has_ended = True
-        self._reach("an action ends")
+        self._reach_moment("an action ends")
         return int(code)
 
     @staticmethod
     def _write(data: bytes) -> None:
-        """Write output, of which a pipe takes a part at a time."""
+        """Write output; a pipe accepts a part at a time."""
         while data:
             data = data[host.files.write(1, data) :]
 
-    def _may_stray(self, process: Process, run: Wanted) -> bool:
+    def _may_repeat(self, process: Process, run: RequestedRun) -> bool:
         """Whether an action may be performed although its result was used."""
         return False
 
     @staticmethod
     def _is_alone(action: Action) -> bool:
-        """Whether nothing may repeat an action now."""
+        """Whether an action must not be repeated now."""
         return action.process.is_alive
 
     @staticmethod
     def _is_driven(action: Action) -> bool:
-        """Whether it goes on, and the process that has started it lives: its run has its paths."""
+        """Whether it is running and the process that started it is alive, so its run holds its paths."""
         return action.process.is_alive and action.process.parent is not None
 
     # --- faults ---------------------------------------------------------------------------------------
@@ -447,8 +451,8 @@ class Simulation:
         while self.faults and self.faults[0].at <= self.scheduler.calls:
             self._inject(self.faults.pop(0))
 
-    def _reach(self, kind: str) -> None:
-        """A moment that faults may follow: what has just changed is not yet on disk, or not yet seen."""
+    def _reach_moment(self, kind: str) -> None:
+        """A moment that faults may follow: the latest change is not yet durable or visible."""
         soon = [fault for fault in self.faults if fault.moment == (kind, self._moments[kind])]
         self._moments[kind] += 1
         for fault in soon:
@@ -458,7 +462,7 @@ class Simulation:
 
     @staticmethod
     def drives(process: Process) -> bool:
-        """Whether faults are meant for a process."""
+        """Whether a process is a target of faults."""
         return "run" in process.about
 
     def _inject(self, fault: Fault) -> None:
@@ -466,7 +470,7 @@ class Simulation:
         self.injected += 1
         drivers = [process for process in scheduler.living() if self.drives(process)]
         target = drivers[int(fault.amount * len(drivers))] if drivers else None
-        self._tell(f"fault: {fault}{'' if target is None else f', {target.name}'}")
+        self._log(f"fault: {fault}{'' if target is None else f', {target.name}'}")
         match fault.kind:
             case "kill" if target is not None:
                 scheduler.end(target, signal.SIGKILL)
@@ -483,16 +487,18 @@ class Simulation:
                 target.is_stopped = True
                 scheduler.after(fault.amount * 20, lambda: setattr(target, "is_stopped", False))
             case "terminate" if target is not None:
-                # Asked to stop, or its terminal was closed.
+                # SIGTERM, or its terminal was closed.
                 machine.send(target, (signal.SIGTERM, signal.SIGHUP)[fault.at % 2])
             case "second" if target is not None:
                 self._start(target.about["run"], is_second=True)
             case "full" | "broken" | "handles":
-                # That an action cannot be started is a result, too.
+                # A failure to start an action is a result, too.
                 self._is_disturbed = self._is_disturbed or fault.kind == "handles"
                 share = 2 * fault.amount
                 span, before = (
-                    (SOON, int(share * SOON / 5)) if share < 1 else (int((share - 1) ** 3 * 200), None)
+                    (MAX_DELAY_CALLS, int(share * MAX_DELAY_CALLS / 5))
+                    if share < 1
+                    else (int((share - 1) ** 3 * 200), None)
                 )
                 self._failing = fault.kind, scheduler.calls + span, before
             case "clock":
@@ -529,7 +535,7 @@ class Simulation:
         self._problem = self._problem or Violation(text)
         return Violation(text)
 
-    def _tell(self, text: str) -> None:
+    def _log(self, text: str) -> None:
         self.trace.append(f"{self.scheduler.now - 1000:10.3f} s, call {self.scheduler.calls:5}: {text}")
 
     def _run_folders(self) -> dict[str, Node]:
@@ -541,7 +547,7 @@ class Simulation:
         return next((node for name, node in folder.names.items() if name.endswith(".events.jsonl")), None)
 
     def _check_spawn(self, process: Process) -> None:
-        """What is started is on disk: its start, all results before it, and the names that lead there."""
+        """The start of the action, all earlier results and their names are durable."""
         effect = process.env.get(b"LLC_EFFECT_ID", b"").decode()
         run_id, _, seq = effect.rpartition("/")
         folder = self.machine.disk.root
@@ -561,10 +567,10 @@ class Simulation:
         kinds = [line[:2] for line in lines if line is not None]
         if ("action_start", int(seq)) not in kinds:
             raise self._fails(f"effect {effect} starts, and its start is not on disk")
-        # A result that came after it was begun is of an action beside it, which it does not depend on.
-        begun = [line[:2] for line in self._lines_of(run_id, bytes(journal.data)) if line is not None]
-        own = len(begun) - 1 - begun[::-1].index(("action_start", int(seq)))
-        done = {number for kind, number in begun[:own] if kind == "action_complete"}
+        # A result recorded after the start belongs to a concurrent action, on which this one does not depend.
+        events = [line[:2] for line in self._lines_of(run_id, bytes(journal.data)) if line is not None]
+        own = len(events) - 1 - events[::-1].index(("action_start", int(seq)))
+        done = {number for kind, number in events[:own] if kind == "action_complete"}
         missing = done - {number for kind, number in kinds if kind == "action_complete"}
         if missing:
             raise self._fails(f"effect {effect} starts, and the results of {missing} are not on disk")
@@ -578,7 +584,7 @@ class Simulation:
             raise self._fails(f"effect {effect} starts, and its result is in the journal")
 
     def _lines_of(self, run_id: str, data: bytes) -> list[tuple[str, Any, list[str]] | None]:
-        """Of each line of a journal: the event, the number of the effect, its outputs; None if damaged."""
+        """For each line of a journal: event, number of the effect, and outputs; None if damaged."""
         known, lines = self._read.get(run_id, (b"", []))
         if not data.startswith(known):
             known, lines = b"", []
@@ -591,7 +597,9 @@ class Simulation:
         return lines
 
     def _check_write(self, process: Process | None, node: Node) -> None:
-        """Only the owner writes into the folder of a run, and what was on disk of the journal stays."""
+        """Only the owner writes to the folder of a run, and the durable part of its journal does not
+        change.
+        """
         if process is None or not process.is_llc:
             return
         for name, folder in self._run_folders().items():
@@ -604,8 +612,8 @@ class Simulation:
             journal = self._journal(folder)
             if node is journal:
                 run = next(run for run in self.runs if name.startswith(run.name))
-                kept = run.durable.get(name, b"")
-                if not node.data.startswith(kept):
+                durable = run.durable.get(name, b"")
+                if not node.data.startswith(durable):
                     raise self._fails(f"{process.name} changes what was on disk of the journal of {name}")
 
     def _check_names(self, process: Process | None, changes: Sequence[Change]) -> None:
@@ -623,8 +631,8 @@ class Simulation:
             if not of_run:
                 continue
             journal = self._journal(folder)
-            # A resume does not read them. A loss of power that takes a part of them, and leaves their end and
-            # the checkpoint, is so rare that no number of histories shows it.
+            # A resume does not read them. A loss of power that takes a part of them and leaves their end and
+            # the checkpoint is too rare to be simulated.
             if (
                 journal is not None
                 and journal.pending
@@ -636,25 +644,25 @@ class Simulation:
                 raise self._fails(f"{process.name} changes {of_run[0]} in {name} without its lock")
 
     def _note_sync(self, node: Node) -> None:
-        """What is synced of a journal stays, but a line whose output was lost before may be set aside."""
+        """The synced part of a journal is durable; a line whose output was lost before may be set aside."""
         for name, folder in self._run_folders().items():
             if node is self._journal(folder):
                 run = next(run for run in self.runs if name.startswith(run.name))
-                kept = run.durable.get(name, b"")
+                durable = run.durable.get(name, b"")
                 outputs = folder.names["outputs"].names if "outputs" in folder.names else {}
-                if node.synced.startswith(kept):
-                    run.durable[name] = kept + _lines(node.synced[len(kept) :], outputs)
+                if node.synced.startswith(durable):
+                    run.durable[name] = durable + _lines(node.synced[len(durable) :], outputs)
 
-    def _check_told(self, run: Wanted) -> None:
-        """The end that a user is told is on disk."""
-        path = _place_of(self.machine, run)
+    def _check_reported(self, run: RequestedRun) -> None:
+        """A reported end is durable."""
+        path = _folder_of(self.machine, run)
         folder = self.machine.disk.find(path, PROJECT)
         journal = self._journal(folder)
         if journal is None or b'{"event":"run_end"' not in journal.synced:
             raise self._fails(f"{run.name} has ended, and that is not on disk")
 
     def _check_disk(self) -> None:
-        """After a loss of power: what was on disk of the journals is there."""
+        """After a loss of power the durable parts of the journals exist."""
         for name, folder in self._run_folders().items():
             journal = self._journal(folder)
             run = next(run for run in self.runs if name.startswith(run.name))
@@ -662,7 +670,7 @@ class Simulation:
                 self._fails(f"the disk has lost a part of the journal of {name}")
 
     def _check_end(self) -> None:
-        """Every run has ended as without faults, and no file has a secret."""
+        """Every run has ended as without faults, and no file contains a secret."""
         for path, node in self.machine.disk.files():
             if SECRET.encode() in node.data:
                 raise Violation(f"{path} contains a secret")
@@ -679,21 +687,21 @@ class Simulation:
 
 
 def set_format(number: int) -> None:
-    """Let llc be a version that reads and writes other checkpoints."""
+    """Simulate a version of llc with another checkpoint format."""
     checkpoints.FORMAT = checkpoint_reader.FORMAT = number
 
 
 @lru_cache(4096)
-def unsealed(line: bytes) -> dict[str, Any] | None:
-    """As `unseal`, for oracles that look at the same lines again and again."""
+def cached_unseal(line: bytes) -> dict[str, Any] | None:
+    """Cached `unseal`, for oracles that check the same lines repeatedly."""
     return unseal(line)
 
 
 def _lines(data: bytes, outputs: Container[str]) -> bytes:
-    """The whole lines before the first that is damaged, or that names an output that there is not."""
+    """The complete lines before the first one that is damaged or names a missing output."""
     end = 0
     for line in data.split(b"\n")[:-1]:
-        if unsealed(line) is None or any(name.decode() not in outputs for name in _OUTPUT.findall(line)):
+        if cached_unseal(line) is None or any(name.decode() not in outputs for name in _OUTPUT.findall(line)):
             break
         end += len(line) + 1
     return data[:end]
@@ -704,7 +712,7 @@ def _short(value: object) -> str:
     return text if len(text) < 300 else text[:300] + "…"
 
 
-def _place_of(machine: Machine, run: Wanted) -> str:
+def _folder_of(machine: Machine, run: RequestedRun) -> str:
     """The folder of a run."""
     found = []
     for place in (".loops/.history", ".loops/.running"):
@@ -717,13 +725,13 @@ def _place_of(machine: Machine, run: Wanted) -> str:
                 and any(file.endswith(JOURNAL_SUFFIX) and node.data for file, node in folder.names.items())
             ]
     if len(found) != 1:
-        raise Violation(f"{run.name} is there {len(found)} times")
+        raise Violation(f"{run.name} exists {len(found)} times")
     return found[0]
 
 
-def record_of(machine: Machine, run: Wanted) -> dict[str, Any]:
-    """What the journal of an ended run says, without times and numbers that depend on chance."""
-    folder = RunFolder("", _place_of(machine, run))
+def record_of(machine: Machine, run: RequestedRun) -> dict[str, Any]:
+    """The journal of an ended run, without times and numbers that depend on chance."""
+    folder = RunFolder("", _folder_of(machine, run))
     results: dict[str, Any] = {}
     commands: dict[int, str] = {}
     last: dict[str, Any] = {}
@@ -755,16 +763,16 @@ def _timeless(value: Any) -> Any:
             for name, item in value.items()
             if name not in ("duration_ms", "elapsed_ms", "ts", "seq", "crc", "event", "active_ms", "loop")
         }
-    # Where all of a long output is, or that the disk had no place for it.
+    # The position of the complete output, or the note that the disk was full.
     return _COPY.sub(r"[\1]", value) if isinstance(value, str) else value
 
 
 @cache
 def reference(program: str) -> dict[str, Any]:
-    """What the record of a program says when nothing happens."""
+    """The record of a program without faults."""
     outer = getattr(host, "machine", None)
     try:
-        simulation = Simulation(0, without_faults=program)
+        simulation = Simulation(0, reference_program=program)
         host.machine = simulation.machine
         run = simulation.runs[0]
         simulation.scheduler.after(0.0, simulation._operate)
@@ -779,13 +787,13 @@ def reference(program: str) -> dict[str, Any]:
 host = SimulatedHost()
 
 
-def simulate(seed: int, kept: Sequence[int] | None = None) -> Simulation:
-    """One simulated history, which has ended."""
-    return perform(Simulation(seed, kept))
+def simulate(seed: int, enabled_faults: Sequence[int] | None = None) -> Simulation:
+    """Run the history of a seed to its end."""
+    return perform(Simulation(seed, enabled_faults))
 
 
 def perform(simulation: Simulation) -> Simulation:
-    """Let a history happen. What its processes leave in memory is removed without an effect."""
+    """Run a history. Objects that its processes leave in memory are removed without effects."""
     host.machine = simulation.machine
     try:
         simulation.run()
@@ -794,7 +802,7 @@ def perform(simulation: Simulation) -> Simulation:
     finally:
         with simulation.scheduler.as_dead():
             simulation.scheduler.forget()
-            if simulation.seed % simulation.kept_histories == 0:
+            if simulation.seed % simulation.histories_in_memory == 0:
                 gc.collect()
     return simulation
 
@@ -807,12 +815,12 @@ def installed() -> Iterator[None]:
             programs.image_of(name, copy)
     gc.collect()
     gc.freeze()
-    gc.disable()  # what is removed then might call the host
+    gc.disable()  # finalizers might call the host
     before, sys.unraisablehook = sys.unraisablehook, _ignore_killed
     was_possible, space, check = keeper._is_possible, checkpoints.SPACE, verify.verify_image
-    keeper._is_possible = False  # actions that survive are tested with real processes
+    keeper._is_possible = False  # real processes test surviving actions
     checkpoints.SPACE = SPACE
-    verify.verify_image = _verified_once(check)  # the programs of all histories are the same
+    verify.verify_image = _verified_once(check)  # all histories have the same programs
     try:
         with protocol.installed(host):
             yield

@@ -1,11 +1,13 @@
-"""A model of takeover and scope locks in the database, explored exhaustively.
+"""Model of take-over and scope locks in the database, explored exhaustively.
 
-It states the protocol of `runtime/database` (`claims`, `owner`, `stored_run`) in terms of its transactions:
-workers claim runs whose scopes overlap, perform their effects and append to their journals, while workers are
-killed or frozen and the server restarts. `explore` visits every reachable state, checks the invariants in
-each, and that from each all runs can still end without another fault. `spec/promises.md` has the guarantees.
+It describes the protocol of `runtime/database` (`claims`, `owner`, `stored_run`) as transactions: workers
+claim
+runs with overlapping scopes, perform their effects and append to their journals, while workers are killed or
+frozen and the server restarts. `explore` visits every reachable state and checks the invariants in each, and
+that
+all runs can still end from it without another fault. `spec/promises.md` has the guarantees.
 
-It has no time: the heartbeat of a worker that is frozen or gone lapses at any moment.
+The model has no time: the heartbeat of a frozen or dead worker lapses at any moment.
 """
 
 from __future__ import annotations
@@ -15,13 +17,13 @@ from collections.abc import Iterator
 from itertools import permutations
 from typing import NamedTuple
 
-# Phases of a run that a worker drives: what it does next.
+# Phases of a run: the next step of its worker.
 START, PERFORM, FINISH = "start", "perform", "finish"
 UP, FROZEN, GONE = "up", "frozen", "gone"
 
 
 class Job(NamedTuple):
-    """A run as its worker sees it. seen: the journal, as of its claim and its own appends."""
+    """A run from the view of its worker. seen: the journal, as of its claim and its own appends."""
 
     run: int
     epoch: int
@@ -30,7 +32,9 @@ class Job(NamedTuple):
 
 
 class Worker(NamedTuple):
-    """is_registered: it took its lock since the server started. has_lapsed: no heartbeat for long."""
+    """is_registered: it holds its lock since the last start of the server. has_lapsed: its heartbeat is
+    overdue.
+    """
 
     life: str = UP
     is_buried: bool = False
@@ -42,7 +46,7 @@ class Worker(NamedTuple):
 class Run(NamedTuple):
     """A row of the table of runs, and the rows of its journal: events with the epochs of their owners.
 
-    performed: how often each effect really was.
+    performed: how often each effect was actually performed.
     """
 
     status: str = "queued"
@@ -59,18 +63,24 @@ class State(NamedTuple):
 
 
 class Broken(Exception):
-    """An invariant does not hold; the arguments are what is wrong and the steps that lead there."""
+    """An invariant does not hold; the arguments are the error and the steps that lead to it."""
 
 
 class Model:
-    """The protocol. without: parts that are left out, to show that the invariants notice it:
+    """The protocol.
 
-    `epoch`: appends compare no epoch; `position`: nor the end of the journal; `read back`: an append
-    whose answer was lost is taken for one that failed; `scope`: a claim takes no paths; `burial`: a claim
-    passes over a run with its paths if the owner of that is dead; `fence`: a burial raises no epochs;
-    `lock`: a claim does not ask whether the owner is dead; `server start`: a free lock counts after a
-    restart of the server; `doubt`: an effect that has begun is performed again; `start`: and before that
-    is on record.
+    without: parts of the protocol to omit, which shows that the invariants detect it:
+
+    - `epoch`: appends do not compare the epoch
+    - `position`: appends do not compare the end of the journal
+    - `read back`: an append with a lost answer counts as failed
+    - `scope`: a claim locks no paths
+    - `burial`: a claim ignores a run with its paths if that run's owner is dead
+    - `fence`: a burial does not raise epochs
+    - `lock`: a claim does not check whether the owner is dead
+    - `server start`: a free lock counts after a restart of the server
+    - `doubt`: an effect that has started is performed again
+    - `start`: an effect is performed again before its start is recorded
     """
 
     def __init__(
@@ -90,14 +100,16 @@ class Model:
     # --- what a statement of the database sees --------------------------------------------------
 
     def is_dead(self, state: State, index: int) -> bool:
-        """As `owner.is_dead`: buried, its lock is free in this start of the server, or without heartbeat."""
+        """As `owner.is_dead`: buried, its lock is free since the last start of the server, or its heartbeat
+        lapsed.
+        """
         worker = state.workers[index]
         is_free = worker.life == GONE or not worker.is_registered
         counts = worker.is_registered or "server start" in self.without
         return worker.is_buried or worker.has_lapsed or (is_free and counts)
 
     def claimed(self, state: State, number: int, index: int) -> State | None:
-        """As `claims._claim`; None where the owner lives, or that of another run with the paths."""
+        """As `claims._claim`; None if the owner, or the owner of another run with the paths, is alive."""
         run = state.runs[number]
         if run.status == "ended":
             return None
@@ -122,7 +134,7 @@ class Model:
         return _with_worker(state, index, state.workers[index]._replace(is_buried=True))
 
     def appended(self, state: State, job: Job, event: str) -> Run | None:
-        """The run with one more event; None where the append is refused, as by `stored_run.append`."""
+        """The run with one more event; None if the append is rejected, as by `stored_run.append`."""
         run = state.runs[job.run]
         mine = (event, job.epoch)
         is_current = job.epoch == run.epoch or "epoch" in self.without
@@ -135,7 +147,7 @@ class Model:
     # --- steps ----------------------------------------------------------------------------------
 
     def steps(self, state: State) -> Iterator[tuple[str, State, bool]]:
-        """Each possible step, its result, and whether it is a fault."""
+        """Each possible step, the resulting state, and whether it is a fault."""
         for index, worker in enumerate(state.workers):
             yield from ((text, after, False) for text, after in self._of_worker(state, index, worker))
             if state.faults < self.faults:
@@ -164,7 +176,7 @@ class Model:
                 yield f"no heartbeat of {index}", _with_worker(state, index, worker._replace(has_lapsed=True))
             return
         if worker.is_buried:
-            # Its heartbeat tells it, at some time.
+            # It learns this with a later heartbeat.
             yield f"{index} ends", _with_worker(state, index, worker._replace(life=GONE, job=None))
         elif not worker.is_registered:
             yield f"{index} locks again", _with_worker(state, index, worker._replace(is_registered=True))
@@ -185,7 +197,7 @@ class Model:
                 yield f"{index} claims run {number}", _with_worker(after, index, worker._replace(job=job))
 
     def _driven(self, state: State, index: int, job: Job) -> State:
-        """The next transaction or action of a worker; without a job where it finds itself fenced."""
+        """The next transaction or action of a worker; without a job if it finds itself fenced."""
         worker, run = state.workers[index], state.runs[job.run]
         last = job.seen[-1][0] if job.seen else ""
         done = sum(event[0] in "ru" for event, _ in job.seen)
@@ -197,7 +209,7 @@ class Model:
         if job.phase == FINISH:
             event = f"r{done}"
         elif last.startswith("s") and "doubt" not in self.without:
-            event = f"u{done}"  # begun by an owner before us: its result is unknown
+            event = f"u{done}"  # started by an earlier owner: its result is unknown
         elif done == self.effects:
             if job.epoch == run.epoch:
                 state = _with_run(state, job.run, run._replace(status="ended", owner=None))
@@ -215,7 +227,7 @@ class Model:
     # --- invariants -----------------------------------------------------------------------------
 
     def problem(self, before: State, text: str, state: State) -> str:
-        """What is wrong with a state, or with the step that led there; '' if nothing is."""
+        """The error of a state or of the step that led to it; '' if there is none."""
         for number, run in enumerate(state.runs):
             expected = [f"{kind}{effect}" for effect in range(self.effects) for kind in "sr"]
             events = [event for event, _ in run.journal]
@@ -236,9 +248,9 @@ class Model:
 
 
 def explore(model: Model) -> int:
-    """Visit all states, but those that differ only in names; their number. Raises `Broken`."""
+    """Visit all states up to renaming of workers and runs; returns their number. Raises `Broken`."""
     came: dict[State, tuple[State, str] | None] = {model.first: None}
-    known = {_nameless(model.first): model.first}
+    known = {_canonical(model.first): model.first}
     leads: dict[State, list[State]] = {}
     waiting = deque([model.first])
     while waiting:
@@ -247,7 +259,7 @@ def explore(model: Model) -> int:
             problem = model.problem(state, text, after)
             if problem:
                 raise Broken(problem, [*_path(came, state), text])
-            key = _nameless(after)
+            key = _canonical(after)
             if key not in known:
                 known[key] = after
                 came[after] = (state, text)
@@ -268,8 +280,8 @@ def explore(model: Model) -> int:
     return len(came)
 
 
-def _nameless(state: State) -> tuple[object, ...]:
-    """The same for states in which only the names of workers and runs differ."""
+def _canonical(state: State) -> tuple[object, ...]:
+    """Equal for states that differ only in the names of workers and runs."""
     forms = []
     for order in permutations(range(len(state.runs))):
         runs = [state.runs[number] for number in order]

@@ -10,10 +10,10 @@ from .cluster import clustered
 from .simulation import Simulation, installed
 from .test_simulation import shown
 
-# Seeds with which a defect shows: a segment whose answer was lost, one taken by a dead worker, one given out
-# twice; `mutants.py` has each of these. 14: a worker that was declared dead in an outage begins a segment.
-# 295: an owner removes its folder while another one looks for actions there.
-PAST = (25, 33, 144, 14, 295)
+# Seeds of former defects: a segment whose answer was lost, one taken by a dead worker, one delivered twice;
+# `mutants.py` has each of these. 14: a worker that was declared dead in an outage starts a segment. 295: an
+# owner removes its folder while another one searches it for actions.
+PAST_FAILURES = (25, 33, 144, 14, 295)
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +22,10 @@ def simulate() -> Iterator[object]:
         yield made
 
 
-@pytest.mark.parametrize("seed", [*range(6), *PAST])
+@pytest.mark.parametrize("seed", [*range(6), *PAST_FAILURES])
 def test_promises_hold(seed: int, simulate: object) -> None:
-    """Workers and clients killed, frozen, cut off; the server restarted, answers lost: each run ends."""
+    """Workers and clients are killed, frozen, cut off; the server restarts, answers are lost: each run
+    ends.
+    """
     simulation: Simulation = simulate(seed, None)  # type: ignore[operator]
     assert simulation.error is None, shown(simulation, " --database")

@@ -15,14 +15,14 @@ from llc.runtime.journal.run_history import RunHistory
 from llc.runtime.runs import checkpoints
 from llc.runtime.runs.checkpoints import Checkpoints
 
-from .__main__ import smallest
+from .__main__ import needed_faults
 from .disk import Disk, Node
 from .mutants import DATABASE_MUTANTS, MUTANTS, ROOT, changes_of
 from .simulation import SimulatedHost, Simulation, Violation, host, installed, simulate
 
 SEEDS = 200
-# Seeds with which a defect was found; what they do changes with the simulation. `mutants.py` has each defect.
-PAST = (6, 22, 100, 113, 133, 288, 683, 681, 1310, 7074)
+# Seeds of former defects; their effect changes with the simulation. `mutants.py` has each defect.
+PAST_FAILURES = (6, 22, 100, 113, 133, 288, 683, 681, 1310, 7074)
 
 
 @pytest.fixture(autouse=True)
@@ -33,20 +33,20 @@ def simulated() -> Iterator[None]:
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 50))
 def test_promises_hold(first: int) -> None:
-    """Kills, losses of power, errors of the disk, clocks that jump: each run ends as without them."""
+    """With kills, losses of power, disk errors and clock jumps, each run ends as without faults."""
     for seed in range(first, first + 50):
         simulation = simulate(seed)
-        assert simulation.error is None, shown(simulation)
+        assert simulation.error is None, failure_text(simulation)
 
 
-@pytest.mark.parametrize("seed", PAST)
+@pytest.mark.parametrize("seed", PAST_FAILURES)
 def test_past_failures(seed: int) -> None:
     simulation = simulate(seed)
-    assert simulation.error is None, shown(simulation)
+    assert simulation.error is None, failure_text(simulation)
 
 
 def test_checkpoints_have_the_history_of_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After kills, cuts and resumes the history in each checkpoint is what reading the journal amounts to."""
+    """After kills and resumes, each checkpoint has the history computed from its journal."""
     fold = Checkpoints._fold
     checked: list[int] = []
     differing: list[str] = []
@@ -67,7 +67,7 @@ def test_checkpoints_have_the_history_of_the_journal(monkeypatch: pytest.MonkeyP
     assert len(checked) > 100
 
 
-def test_a_seed_is_one_history() -> None:
+def test_seed_determines_the_history() -> None:
     """The same seed gives the same trace, call by call."""
     first, second = simulate(11), simulate(11)
     assert first.trace
@@ -75,17 +75,17 @@ def test_a_seed_is_one_history() -> None:
     assert simulate(12).trace != first.trace
 
 
-def test_a_failure_becomes_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Faults without which it fails as well are left out."""
+def test_failure_is_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faults without which it also fails are removed."""
     inject = Simulation._inject
 
-    def broken(self: Simulation, fault: object) -> None:
+    def inject_and_fail(self: Simulation, fault: object) -> None:
         inject(self, fault)  # type: ignore[arg-type]
         if getattr(fault, "kind", "") == "clock":
             raise self._fails("the clock must not jump")
 
-    monkeypatch.setattr(Simulation, "_inject", broken)
-    # So early that it happens whatever the other faults do.
+    monkeypatch.setattr(Simulation, "_inject", inject_and_fail)
+    # Early enough to happen whatever the other faults do.
     plans = (Simulation(seed).plan for seed in range(2000))
     seed = next(
         seed
@@ -93,13 +93,13 @@ def test_a_failure_becomes_small(monkeypatch: pytest.MonkeyPatch) -> None:
         if len(plan) > 3 and any(fault.kind == "clock" and fault.at < 60 for fault in plan)
     )
     failed = simulate(seed)
-    needed = smallest(failed)
+    needed = needed_faults(failed)
     assert [failed.plan[number].kind for number in needed] == ["clock"]
     assert isinstance(failed.error, Violation)
 
 
-def test_what_a_loss_of_power_leaves() -> None:
-    """What was synced is there; of the rest anything; names and content are two things."""
+def test_state_after_a_loss_of_power() -> None:
+    """Synced data exist; any part of the rest may exist; names and contents are independent."""
     contents, names = set(), set()
     for seed in range(200):
         disk = Disk(0.0)
@@ -120,8 +120,8 @@ def test_what_a_loss_of_power_leaves() -> None:
     assert {b"one", b"onetwo", b"onetwosix", b"one\0\0\0six", b"onet"} <= contents
 
 
-def test_every_change_can_be_made() -> None:
-    """`python -m simulation.mutants` changes texts of the sources, each of which is there once."""
+def test_every_mutation_can_be_applied() -> None:
+    """`python -m simulation.mutants` replaces texts of the sources, each of which must occur once."""
     assert [
         name
         for name in MUTANTS | DATABASE_MUTANTS
@@ -131,7 +131,7 @@ def test_every_change_can_be_made() -> None:
 
 
 def test_every_member_of_the_host_is_simulated() -> None:
-    """`installed` checks nothing by itself: a member without a simulation would be an AttributeError."""
+    """`installed` checks nothing: a missing member would be an AttributeError."""
     from llc.runtime.host.protocol import PARTS
 
     simulated = SimulatedHost()
@@ -144,8 +144,8 @@ def test_every_member_of_the_host_is_simulated() -> None:
     assert isinstance(host, SimulatedHost)
 
 
-def shown(simulation: Simulation, flag: str = "") -> str:
-    again = f"again: cd tests && python -m simulation{flag} --seed {simulation.seed}"
+def failure_text(simulation: Simulation, flag: str = "") -> str:
+    command = f"again: cd tests && python -m simulation{flag} --seed {simulation.seed}"
     return "\n".join(
-        [*simulation.trace[-40:], f"{type(simulation.error).__name__}: {simulation.error}", again]
+        [*simulation.trace[-40:], f"{type(simulation.error).__name__}: {simulation.error}", command]
     )

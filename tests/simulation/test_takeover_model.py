@@ -1,4 +1,4 @@
-"""The protocol of takeover and scope locks, in every order of its transactions."""
+"""Model of take-over and scope locks, in every order of its transactions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .takeover_model import Broken, Model, explore
 
 
 def test_the_protocol_holds() -> None:
-    """Of three workers and two runs with one path, with two faults, every state; some orders are in it."""
+    """Three workers and two runs with one path, with two faults: every state, up to renaming."""
     assert explore(Model(workers=3, runs=2, faults=2)) > 40_000
 
 
@@ -34,7 +34,7 @@ def test_more_effects_and_runs() -> None:
     ],
 )
 def test_each_part_is_needed(part: str, problem: str) -> None:
-    """Without it an invariant breaks; the steps that lead there are told."""
+    """Without the part an invariant breaks, and the error shows the steps."""
     with pytest.raises(Broken, match=problem) as caught:
         explore(Model(workers=2, runs=2, faults=1, without=frozenset([part])))
     assert len(caught.value.args[1]) >= 2
