@@ -8,7 +8,7 @@ not contain: keys of states, except those that compose.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from posixpath import basename, commonpath, dirname, join, normpath
 from typing import Any, NamedTuple
 
@@ -237,34 +237,13 @@ class _Composition:
         defined = bodies[1].entries if bodies is not None and isinstance(bodies[1], Mapping) else {}
         states = Mapping(steps.start)
         states.end = steps.end
-        parsed = []
-        for item in steps.items:
-            found = (
-                _STEP.fullmatch(item.value)
-                if isinstance(item, Scalar) and isinstance(item.value, str)
-                else None
-            )
-            if found is None:
-                help = "write `name`, or `name?yes_target:no_target`"
-                self.fail("wrong-type", "a step of `flow` is the name of a state", item, "", help)
-            else:
-                parsed.append((item, found))
+        parsed = list(self.flow_steps(steps))
         is_read = len(parsed) == len(steps.items)
         for number, (item, found) in enumerate(parsed):
             after = parsed[number + 1] if number + 1 < len(parsed) else None
-            body = Mapping(item.start)
-            body.end = item.end
             own = defined[found[1]][1] if found[1] in defined else None
             own = own if isinstance(own, Mapping) else None
-            routes = {}
-            if found[2]:
-                routes = {"on_yes": found[2], "on_no": found[3]}
-            elif after is not None and (own is None or "terminal" not in own.entries):
-                routes = {"next": after[1][1]}
-            for name, target in routes.items():
-                body.entries[name] = (_scalar(name, item), _scalar(target, item))
-            if after is None:
-                body.entries["terminal"] = (_scalar("terminal", item), _scalar(True, item))
+            body = _body_of_step(item, found, None if after is None else after[1], own)
             name_node = _scalar(found[1], item)
             if found[1] in defined:
                 name_node = defined[found[1]][0]
@@ -285,6 +264,17 @@ class _Composition:
             first, found = parsed[0]
             composed.entries["initial"] = (key, _scalar(found[1], first))
         return composed
+
+    def flow_steps(self, steps: Sequence) -> Iterator[tuple[Node, re.Match[str]]]:
+        """The valid steps of a `flow`, parsed; the others are reported."""
+        for item in steps.items:
+            value = item.value if isinstance(item, Scalar) else None
+            found = _STEP.fullmatch(value) if isinstance(value, str) else None
+            if found is None:
+                help = "write `name`, or `name?yes_target:no_target`"
+                self.fail("wrong-type", "a step of `flow` is the name of a state", item, "", help)
+            else:
+                yield item, found
 
     # --- fragments ----------------------------------------------------------------------------
 
@@ -483,6 +473,27 @@ class _Composition:
         filled = Mapping(node.start)
         filled.end, filled.entries = node.end, entries
         return filled
+
+
+def _body_of_step(
+    item: Node, step: re.Match[str], after: re.Match[str] | None, own: Mapping | None
+) -> Mapping:
+    """The routes of a step of a `flow`, or its end.
+
+    after: the next step. own: the definition of the state in `state_defs`.
+    """
+    body = Mapping(item.start)
+    body.end = item.end
+    routes = {}
+    if step[2]:
+        routes = {"on_yes": step[2], "on_no": step[3]}
+    elif after is not None and (own is None or "terminal" not in own.entries):
+        routes = {"next": after[1]}
+    for name, target in routes.items():
+        body.entries[name] = (_scalar(name, item), _scalar(target, item))
+    if after is None:
+        body.entries["terminal"] = (_scalar("terminal", item), _scalar(True, item))
+    return body
 
 
 def _scalar(value: Any, place: Node) -> Scalar:

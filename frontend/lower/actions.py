@@ -60,36 +60,14 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
         args["default"] = default
     if kind == "agent":
         check_budget(context, chain, state, "act")
-        args |= agent_arguments(context, state)
-        for key in AGENT_OPTIONS:
-            own = getattr(state, key)
-            args[_ARGUMENTS.get(key, key)] = own if own is not None else getattr(context.loop, key)
-        if args["max_turns"] is None:
-            del args["max_turns"]  # keeps the hash of programs without `max_turns`
-        session = args.pop("session")
-        if session in ("continue", "fork"):
-            args["session"], args["thread"] = _session_slots(context, state)
-        if session == "fork":
-            args["fork"] = True
-        if (rest := remaining_usd(context, state)) is not None:
-            args["cap_usd"] = rest
-        if (rounds := context.loop.stall_rounds) is not None:
-            args["stall"] = record({"rounds": rounds, "routed": context.loop.on_stall is not None})
-        if (guard := context.loop.guard) is not None:
-            args["guard"] = record({"paths": guard.paths, "on": guard.on})
-        if (quota := _quota(context, state)) is not None:
-            args["quota"] = quota
-        if context.loop.on_handoff != "end" or state.name in context.judged:
-            chain.add(store(ASKED.name, command))
-            args["command"] = ASKED
+        args |= _arguments_of_agent(context, chain, state, command)
     args["timeout_s"] = state.timeout
     args["deadline_ms"] = context.deadline
     if kind != "ask":
         args["on_unknown"] = state.on_unknown
     chain.perform(kind, args, "last", f"{state.name}/acted")
     if kind == "agent":
-        # A forked session does not replace the last session.
-        if context.continues_sessions and session != "fork":
+        if context.continues_sessions and "fork" not in args:  # a fork does not replace the last session
             session, thread = _session_slots(context, state)
             chain.add(store(session.name, prim("get", Slot("last"), "session")))
             chain.add(store(thread.name, prim("get", Slot("last"), "thread")))
@@ -100,6 +78,35 @@ def act(context: LoopContext, chain: Chain, state: StateSpec) -> None:
     if state.capture is not None:
         chain.add(store(f"captured.{state.capture}", Slot("last")))
     context.in_time(chain, "last", f"{state.name}/acted_in_time")
+
+
+def _arguments_of_agent(
+    context: LoopContext, chain: Chain, state: StateSpec, command: Expr
+) -> dict[str, Any]:
+    """The arguments of an `agent` effect that other effects do not have."""
+    args = agent_arguments(context, state)
+    for key in AGENT_OPTIONS:
+        own = getattr(state, key)
+        args[_ARGUMENTS.get(key, key)] = own if own is not None else getattr(context.loop, key)
+    if args["max_turns"] is None:
+        del args["max_turns"]  # keeps the hash of programs without `max_turns`
+    session = args.pop("session")
+    if session in ("continue", "fork"):
+        args["session"], args["thread"] = _session_slots(context, state)
+    if session == "fork":
+        args["fork"] = True
+    if (rest := remaining_usd(context, state)) is not None:
+        args["cap_usd"] = rest
+    if (rounds := context.loop.stall_rounds) is not None:
+        args["stall"] = record({"rounds": rounds, "routed": context.loop.on_stall is not None})
+    if (guard := context.loop.guard) is not None:
+        args["guard"] = record({"paths": guard.paths, "on": guard.on})
+    if (quota := _quota(context, state)) is not None:
+        args["quota"] = quota
+    if context.loop.on_handoff != "end" or state.name in context.judged:
+        chain.add(store(ASKED.name, command))
+        args["command"] = ASKED
+    return args
 
 
 def agent_arguments(context: LoopContext, state: StateSpec) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...ir.effects import CONTINUE, ON_UNKNOWN
 from ...vm.code.image import Image
-from ...vm.machine.machine import TIERS
+from ...vm.machine.machine import TIERS, Machine
 from ..host import files
 from ..host.clock import timestamp
 from ..host.coroutines import Steps, alone
@@ -25,6 +25,7 @@ from ..project import program_diff, run_programs
 from ..project.limits import Bounds
 from ..project.options import Values
 from ..recovery.in_doubt import FAILED_RESULT, InDoubt
+from ..recovery.replay import Position
 from ..recovery.resumption import Resumption
 from ..runs.follower import load_history
 from ..runs.lookup import find_unfinished
@@ -35,6 +36,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..journal.totals import Used
     from ..recordings.fork import Forked
     from ..runs.store import Ownership
 
@@ -155,17 +157,7 @@ def _replay_and_drive(
     machine, history, progress = position.machine, resumption.history, position.progress
     for loss in position.lost:
         command.warn(f"warning: {folder.journal}: {loss}")
-    change = program_diff.find(
-        folder.start(), machine.image, folder.outputs, lambda: run_programs.links(folder.journal)
-    )
-    is_accepted = change is not None and values.accept_changes
-    if change is not None:
-        if change.image is not None or not is_accepted:
-            command.warn(change.text(folder.id, progress.state, is_accepted))
-        if is_accepted:
-            machine, dropped = program_diff.accept(folder, machine, change)
-            for name in dropped:
-                command.warn(f"note: the new program has no `{name}`; the run's value for it is dropped")
+    machine, is_accepted = _accept_changes(command, folder, position)
     command.image = image = machine.image
     in_doubt = InDoubt(folder, position, machine.waiting, values.on_unknown, command.report.errors, interrupt)
     in_doubt.kept = {int(name.rpartition("/")[2]): action for name, action in lock.kept.items()}
@@ -173,9 +165,8 @@ def _replay_and_drive(
         in_doubt.end_survivors()  # the new program requests its own effects
     policies = in_doubt.settle()
     folder.check_room()
-    cut, kept = position.cut, None
-    if cut is not None:
-        kept = folder.set_aside(cut)
+    cut = position.cut
+    kept = folder.set_aside(cut) if cut is not None else None
     if kept is not None:
         command.warn(f"note: the events removed from the journal are kept in {kept}")
     if is_accepted:
@@ -207,10 +198,7 @@ def _replay_and_drive(
     command.announce()
     command.detach(folder)
     display = command.display(image)
-    # A checkpoint of an earlier version has no history: with a budget, read the whole journal.
-    newest = resumption.history.checkpoint
-    is_whole = newest is None or newest.is_whole
-    used = resumption.history.used if is_whole else load_history(folder).used if command.budget else None
+    used = _used(command, folder, resumption)
     usage = used.as_usage() if used is not None else None
     display.resume(folder.id, image.name, place.state, place.iteration, usage)
     if machine.direct is None:
@@ -237,6 +225,35 @@ def _replay_and_drive(
             waited=parked.waited if parked is not None else None,
         )
     )
+
+
+def _accept_changes(command: Command, folder: RunFolder, position: Position) -> tuple[Machine, bool]:
+    """Report how the program has changed, and continue in the new program if the user accepts it.
+
+    Returns the machine, and whether the new program is accepted.
+    """
+    machine, is_accepted = position.machine, command.values.accept_changes
+    change = program_diff.find(
+        folder.start(), machine.image, folder.outputs, lambda: run_programs.links(folder.journal)
+    )
+    if change is None:
+        return machine, False
+    if change.image is not None or not is_accepted:
+        command.warn(change.text(folder.id, position.progress.state, is_accepted))
+    if is_accepted:
+        machine, dropped = program_diff.accept(folder, machine, change)
+        for name in dropped:
+            command.warn(f"note: the new program has no `{name}`; the run's value for it is dropped")
+    return machine, is_accepted
+
+
+def _used(command: Command, folder: RunFolder, resumption: Resumption) -> Used | None:
+    """The consumption so far; None if neither the record of the run nor a budget needs it."""
+    # A checkpoint of an earlier version has no history: with a budget, read the whole journal.
+    newest = resumption.history.checkpoint
+    if newest is None or newest.is_whole:
+        return resumption.history.used
+    return load_history(folder).used if command.budget else None
 
 
 def _no_record(folder: RunFolder) -> UserError:

@@ -68,18 +68,7 @@ def make(run_files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]
     """
     history = run_files.history()
     recording, image = run_files.recording(), run_files.load_image()
-    comparison = diff.compare(recording, image, exact=True)
-    if comparison.difference is not None:
-        raise Failure(
-            "not-repeatable",
-            f"{run_files.name} cannot become a case: a replay of it differs",
-            f"see: llc replay {run_files.name}",
-        )
-    if recording.changes:
-        raise Failure(
-            "several-programs",
-            f"{run_files.name} cannot become a case: its program was changed during the run",
-        )
+    ticks = _ticks_of_replay(run_files.name, recording, image)
     notices = [recording.left_out] if recording.left_out else []
     if recording.end is None:
         notices.append(f"{run_files.name} is unfinished; the case ends at the end of its record")
@@ -93,7 +82,7 @@ def make(run_files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]
         image.sources[0].text if not source and image.sources else None,
         _options(about, recording),
         (),
-        comparison.ticks if comparison.ticks >= _MIN_RECORDED_TICKS else 0,
+        ticks if ticks >= _MIN_RECORDED_TICKS else 0,
         recording,
         _limits(about),
     )
@@ -105,19 +94,7 @@ def make(run_files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]
             f"{run_files.name} has a secret in an option or its expression; a case cannot contain secrets",
             "let an action read the secret from its environment",
         )
-    placeholders = Placeholders(run_files.name, about, history)
-    max_ticks = comparison.ticks * diff.TICK_FACTOR + diff.MIN_TICKS
-    for parts in (("times", "texts"), ("texts",), ("times",), ()):
-        answers = [Answer(a.seq, _normalized(recording, a, parts, placeholders)) for a in recording.answers]
-        replayed = re_execute(recording, image, answers, max_ticks)
-        if replayed is not None and _is_same_course(recording, replayed):
-            case.normalized, case.recording = parts, replayed
-            break
-    else:
-        raise Failure(
-            "secret-in-case",
-            f"the course of {run_files.name} depends on a secret; a case cannot contain secrets",
-        )
+    _normalize(run_files.name, case, image, Placeholders(run_files.name, about, history), ticks)
     unchanged = [part for part in ("times", "texts") if part not in case.normalized]
     if unchanged:
         notices.append(
@@ -125,6 +102,34 @@ def make(run_files: RunFiles, path: str | None = None) -> tuple[Case, list[str]]
         )
     notices += _changes_of_source(case, image)
     return case, notices
+
+
+def _ticks_of_replay(name: str, recording: Recording, image: Image) -> int:
+    """The ticks of a replay of the run. Raises UserError if the replay differs from the record."""
+    comparison = diff.compare(recording, image, exact=True)
+    if comparison.difference is not None:
+        raise Failure(
+            "not-repeatable",
+            f"{name} cannot become a case: a replay of it differs",
+            f"see: llc replay {name}",
+        )
+    if recording.changes:
+        message = f"{name} cannot become a case: its program was changed during the run"
+        raise Failure("several-programs", message)
+    return comparison.ticks
+
+
+def _normalize(name: str, case: Case, image: Image, placeholders: Placeholders, ticks: int) -> None:
+    """Normalise as many parts of the answers as the course of the run permits. Raises UserError."""
+    recording = case.recording
+    for parts in (("times", "texts"), ("texts",), ("times",), ()):
+        answers = [Answer(a.seq, _normalized(recording, a, parts, placeholders)) for a in recording.answers]
+        replayed = re_execute(recording, image, answers, ticks * diff.TICK_FACTOR + diff.MIN_TICKS)
+        if replayed is not None and _is_same_course(recording, replayed):
+            case.normalized, case.recording = parts, replayed
+            return
+    message = f"the course of {name} depends on a secret; a case cannot contain secrets"
+    raise Failure("secret-in-case", message)
 
 
 def refuse_taken(path: str | None, is_forced: bool = False) -> None:

@@ -131,12 +131,7 @@ def _start(agent: AgentSpec, args: dict[str, Any], context: Context, runner: Run
     name = agent.argv[0]
     path = runner.find(name)
     if path is None:
-        if "/" in name and files.exists(name):
-            message = f"`{name}` is not an executable file; {_HELP}"
-            return failure(context, 126, kind="not-executable", message=message)
-        problem = "does not exist" if "/" in name else "is not on PATH"
-        install = f"install it with `{agent.install}`, or " if agent.install and "/" not in name else ""
-        return failure(context, 127, kind="not-found", message=f"`{name}` {problem}; {install}{_HELP}")
+        return _not_found(agent, context)
     env = {
         key.decode("utf-8", "replace"): value.decode("utf-8", "replace") for key, value in runner.env.items()
     }
@@ -164,8 +159,7 @@ def _start(agent: AgentSpec, args: dict[str, Any], context: Context, runner: Run
             "mode": command.session_mode,
             "answers": _answers_of(context),
         }
-        words = command_of(_ACP_WORKER, json.dumps(settings))
-        path = sys.executable
+        path, words = sys.executable, command_of(_ACP_WORKER, json.dumps(settings))
     try:
         result = runner.run(path, words, args, streaming_context, options)
     except NotStarted as error:
@@ -186,6 +180,17 @@ def _start(agent: AgentSpec, args: dict[str, Any], context: Context, runner: Run
     if args.get("session"):
         result.setdefault("session", args["session"])
     return result
+
+
+def _not_found(agent: AgentSpec, context: Context) -> dict[str, Any]:
+    """The result of an agent whose program does not exist."""
+    name = agent.argv[0]
+    if "/" in name and files.exists(name):
+        message = f"`{name}` is not an executable file; {_HELP}"
+        return failure(context, 126, kind="not-executable", message=message)
+    problem = "does not exist" if "/" in name else "is not on PATH"
+    install = f"install it with `{agent.install}`, or " if agent.install and "/" not in name else ""
+    return failure(context, 127, kind="not-found", message=f"`{name}` {problem}; {install}{_HELP}")
 
 
 def _add_price(result: dict[str, Any], args: Mapping[str, Any]) -> None:
