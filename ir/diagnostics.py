@@ -422,6 +422,15 @@ def suggest(name: str, candidates: Iterable[str], what: str = "known names") -> 
     return f"{what}: {shown}{more}"
 
 
+def count_words(least: int, most: int | None, what: str) -> str:
+    """`2 operands`, `1 to 3 operands`, `at least 1 operand`."""
+    if most is None:
+        return f"at least {least} {what}{'' if least == 1 else 's'}"
+    if least == most:
+        return f"{least or 'no'} {what}{'' if least == 1 else 's'}"
+    return f"{least} to {most} {what}s"
+
+
 # --- rendering for people ---------------------------------------------------------------------
 
 _COLOR = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "frame": "\x1b[1;34m", "bold": "\x1b[1m"}

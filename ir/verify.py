@@ -13,7 +13,7 @@ from typing import Any
 from . import nodes
 from .analysis import exit_targets, expressions, graph, reachable
 from .constants import MAX_NESTING, constant_problem
-from .diagnostics import Diagnostic, DiagnosticId, clean, labelled, suggest
+from .diagnostics import Diagnostic, DiagnosticId, clean, count_words, labelled, suggest
 from .effects import EFFECTS, NOTES, UNITS
 from .limit_proof import verify_limits
 from .primitives import PRIMITIVES
@@ -252,7 +252,9 @@ class _Verifier:
         if row is None:
             self.found.append(self.unknown("unknown-primitive", item.op, PRIMITIVES, span))
         elif count < row.least or (row.most is not None and count > row.most):
-            message = f"`{row.name}` takes {_count(row.least, row.most)}, not {count}{self.where}"
+            message = (
+                f"`{row.name}` takes {count_words(row.least, row.most, 'operand')}, not {count}{self.where}"
+            )
             self.found.append(Diagnostic("operand-count", message, span, help=f"{row.name}({row.operands})"))
         elif item.op == "map" and count % 2:
             message = f"`map` has a key without a value{self.where}"
@@ -263,7 +265,7 @@ class _Verifier:
         if function is None:
             self.found.append(self.unknown("unknown-function", item.function, self.functions, span))
         elif len(item.captures) != len(function.captures):
-            wanted = _count(len(function.captures), len(function.captures), "capture")
+            wanted = count_words(len(function.captures), len(function.captures), "capture")
             message = f"{_name(item.function)} takes {wanted}, not {len(item.captures)}{self.where}"
             self.found.append(Diagnostic("operand-count", message, span))
 
@@ -300,11 +302,3 @@ def _limits_problems(limits: nodes.Limits) -> Iterator[str]:
 
 def _name(name: str) -> str:
     return f"`{clean(name, 80)}`"
-
-
-def _count(least: int, most: int | None, what: str = "operand") -> str:
-    if most is None:
-        return f"{least} or more {what}s"
-    if least == most:
-        return f"{least} {what}{'' if least == 1 else 's'}"
-    return f"{least} to {most} {what}s"

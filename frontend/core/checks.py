@@ -11,13 +11,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import assert_never
 
-from ...ir.diagnostics import Diagnostic
+from ...ir.diagnostics import Diagnostic, count_words
 from ...ir.records import frozen
 from ...ir.spans import Span
 from ..sexp.datum import Atom
 from ..sexp.printer import show
 from . import nodes as core
-from .forms import count_words
 from .library import LIBRARY, ROWS
 
 

@@ -80,12 +80,3 @@ def form(
         return handler
 
     return register
-
-
-def count_words(least: int, most: int | None, what: str) -> str:
-    """`2 operands`, `1 to 3 operands`, `at least 1 operand`."""
-    if most is None:
-        return f"at least {least} {what}{'' if least == 1 else 's'}"
-    if least == most:
-        return f"{least or 'no'} {what}{'' if least == 1 else 's'}"
-    return f"{least} to {most} {what}s"

@@ -154,13 +154,9 @@ def definition(x: Context, datum: Form) -> tuple[Datum, Callable[[Scope], Steps]
 
 @form("define", DEFINE, "Define a name in the enclosing body; it is visible in the whole body.", 1)
 def expand_define(x: Context, datum: Form, scope: Scope) -> Steps:
-    return x.error(
-        "misplaced-definition",
-        "`define` is allowed only at the top of a file or body",
-        datum.span,
-        help="write (bind name value) to define from inside an expression, or put it in a `let`",
-    )
-    yield
+    message = "`define` is allowed only at the top of a file or body"
+    help = "write (bind name value) to define from inside an expression, or put it in a `let`"
+    return x.refuse_place("misplaced-definition", message, datum, help)
 
 
 @form("bind", "(bind name value)", "Define a variable from here on, or assign it; returns the value.", 2, 2)
@@ -436,5 +432,4 @@ form("letrec*", LETREC.replace("letrec", "letrec*"), "The same as `letrec`.", 2)
     1,
 )
 def expand_import(x: Context, datum: Form, scope: Scope) -> Steps:
-    return x.error("misplaced-import", "`import` is allowed only at the top of a file", datum.span)
-    yield
+    return x.refuse_place("misplaced-import", "`import` is allowed only at the top of a file", datum)

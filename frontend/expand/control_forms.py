@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.forms import Steps, count_words, form
+from ...ir.diagnostics import count_words
+from ..core.forms import Steps, form
 from ..core.nodes import (
     Apply,
     Binding,

@@ -52,8 +52,7 @@ _CLAUSES = ("params", *_TEXTS, "output_format", "history_config")
     "defatom", USAGE, "Define a task that a model performs in one request; returns the name of the task.", 1
 )
 def expand_defatom(x: Context, datum: Form, scope: Scope) -> Steps:
-    return x.error("misplaced-defatom", "`defatom` is allowed only at the top of a file", datum.span)
-    yield
+    return x.refuse_place("misplaced-defatom", "`defatom` is allowed only at the top of a file", datum)
 
 
 def read_defatom(x: Context, datum: Form, scope: Scope) -> tuple[Identifier, Signature] | None:

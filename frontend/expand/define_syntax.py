@@ -44,21 +44,11 @@ def _rules(x: Context, datum: Datum, name: str, scope: Scope) -> SyntaxRules | N
 
 @form("define-syntax", USAGE, "Define a macro by rules.", 2, 2)
 def expand_define_syntax(x: Context, datum: Form, scope: Scope) -> Steps:
-    return x.error(
-        "misplaced-definition",
-        "`define-syntax` is allowed only at the top of a file or body",
-        datum.span,
-        help="move it out of the expression",
-    )
-    yield
+    message = "`define-syntax` is allowed only at the top of a file or body"
+    return x.refuse_place("misplaced-definition", message, datum, "move it out of the expression")
 
 
 @form("syntax-rules", USAGE, "The rules of a macro.")
 def expand_syntax_rules(x: Context, datum: Form, scope: Scope) -> Steps:
-    return x.error(
-        "misplaced-definition",
-        "`syntax-rules` is allowed only in `define-syntax`",
-        datum.span,
-        help=f"write {USAGE}",
-    )
-    yield
+    message = "`syntax-rules` is allowed only in `define-syntax`"
+    return x.refuse_place("misplaced-definition", message, datum, f"write {USAGE}")

@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from ...ir.constants import Symbol
-from ...ir.diagnostics import Diagnostic, DiagnosticId, nearest
+from ...ir.diagnostics import Diagnostic, DiagnosticId, count_words, nearest
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
 from ..core.checks import Expected
-from ..core.forms import FORMS, INTERNAL, FormRow, Steps, count_words
+from ..core.forms import FORMS, INTERNAL, FormRow, Steps
 from ..core.library import LIBRARY, OPERATIONS, PRIVATE
 from ..core.nodes import Apply, Binding, Core, Library, Literal, Variable
 from ..core.program_parts import LoopPart, Request
@@ -458,6 +458,11 @@ class Context:
         return self.error(
             "bad-form", f"wrong operands of `{_head_name(datum)}`", datum.span, help=f"write {usage}"
         )
+
+    def refuse_place(self, id: DiagnosticId, message: str, datum: Form, help: str | None = None) -> Steps:
+        """Report a form at a place where it is not allowed; the steps of its handler."""
+        yield from ()
+        return self.error(id, message, datum.span, help=help)
 
     def has_operands(self, datum: Form, row: FormRow) -> bool:
         if datum.tail is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import attrs
 
 from ...ir.constants import Symbol
-from ...ir.diagnostics import nearest, suggest
+from ...ir.diagnostics import count_words, nearest, suggest
 from ...ir.records import define
 from ..core.forms import Steps, form
 from ..core.nodes import Apply, Binding, Core, Let, Literal, Operation, Variable
@@ -140,8 +140,7 @@ def _positional(
     arguments.is_sound = False
     if at == len(signature.parameters):
         count = len(signature.parameters)
-        takes = f"{count} parameter{'' if count == 1 else 's'}" if count else "no parameters"
-        message = f"`{signature.name}` takes {takes}"
+        message = f"`{signature.name}` takes {count_words(count, count, 'parameter')}"
         x.error("too-many-arguments", message, operand.span, "one too many", help=f"write {signature.usage}")
     return Literal(None)
 

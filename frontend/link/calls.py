@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...ir.diagnostics import suggest
-from ..core.forms import count_words
+from ...ir.diagnostics import count_words, suggest
 from ..core.library import LIBRARY
 from ..core.nodes import Binding, Lambda, Library, Literal
 from ..core.program_parts import Definitions

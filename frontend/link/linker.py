@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...ir.compile_options import CONFIG, FLOW_SUFFIX, LOOP_SUFFIXES, LOOPS, TOOLS, CompileOptions
-from ...ir.diagnostics import CompileError, Diagnostic, DiagnosticId, suggest
+from ...ir.diagnostics import CompileError, Diagnostic, DiagnosticId, count_words, suggest
 from ...ir.scalars import scalar_or_text
 from ...ir.spans import Source, Span
-from ..core.forms import count_words
 from ..core.program_parts import (
     BranchesPart,
     CallPart,

@@ -14,7 +14,7 @@ from typing import Any
 from ...frontend.loop.paradigms import PARADIGMS
 from ...frontend.source.yaml_writer import entry
 from ...ir.diagnostics import CompileError, render_all, suggest
-from ...ir.scalars import read_scalar
+from ...ir.scalars import scalar_or_text
 from ..host.effect_context import Interrupted
 from ..host.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, UserError
 from ..host.screen import Screen, is_attended, printable
@@ -298,9 +298,9 @@ def _convergence(options: dict[str, Any]) -> dict[str, Any]:
     toward, tolerance = options["toward"], options["tolerance"]
     return _present(
         check=options["check"],
-        toward=_scalar(toward) if toward is not None else None,
+        toward=scalar_or_text(toward) if toward is not None else None,
         using=action_of(options["using"]) if options["using"] is not None else None,
-        tolerance=_scalar(tolerance) if tolerance is not None else None,
+        tolerance=scalar_or_text(tolerance) if tolerance is not None else None,
         direction=options["direction"],
     )
 
@@ -392,10 +392,3 @@ def _pairs(flag: str, texts: Any) -> list[tuple[str, str]]:
             raise UserError("bad-option", f"{flag} {name}=… is given twice")
         pairs.append((name, value))
     return pairs
-
-
-def _scalar(text: str) -> Any:
-    try:
-        return read_scalar(text)
-    except ValueError:
-        return text

@@ -70,12 +70,12 @@ def open_regular(path: str) -> BinaryIO:
     return files.open(regular_handle(path, files.O_RDONLY), "rb")
 
 
-def read_regular(path: str, most: int = LONGEST) -> bytes:
-    """Read a regular file of at most `most` bytes. Raises OSError for larger files and other file types."""
+def read_regular(path: str) -> bytes:
+    """Read a regular file of at most `LONGEST` bytes. Raises OSError for larger and other files."""
     with open_regular(path) as file:
-        if files.fstat(file.fileno()).st_size > most:
-            raise OSError(EFBIG, f"it is larger than {most:,} bytes", path)
-        return file.read(most)
+        if files.fstat(file.fileno()).st_size > LONGEST:
+            raise OSError(EFBIG, f"it is larger than {LONGEST:,} bytes", path)
+        return file.read(LONGEST)
 
 
 def regular_handle(path: str, flags: int, mode: int = 0o600) -> int:

@@ -15,7 +15,7 @@ from .secrets import masked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import IO
+    from typing import IO, Any
 
 STYLES = {"dim": "\x1b[2m", "bold": "\x1b[1m", "red": "\x1b[31m", "green": "\x1b[32m", "yellow": "\x1b[33m"}
 _RESET = "\x1b[0m"
@@ -172,6 +172,12 @@ def fit(text: str, width: int, mark: str = "…") -> str:
         if used > room:
             return text[:index] + mark
     return text
+
+
+def counted(number: Any, noun: str) -> str:
+    """Return a number with its noun in the right form: `1 run`, `2,000 runs`; any value of a journal."""
+    shown = f"{number:,}" if isinstance(number, int) else number
+    return f"{shown} {noun}{'' if number == 1 else 's'}"
 
 
 def shortened(text: str, width: int) -> str:

@@ -15,7 +15,7 @@ from ...vm.values.text_form import duration_text
 from ..host import files
 from ..host.errors import UserError
 from ..host.paths import HISTORY, ROOT, open_regular
-from ..host.screen import Screen
+from ..host.screen import Screen, counted
 from ..journal.events import RunEnd, RunStart
 from ..journal.journal import JournalError, write_file
 from ..journal.quantities import amount_text, moment_text, usd_text
@@ -192,7 +192,7 @@ def _summary_line(found: dict[str, Any], has_cost: bool) -> str:
     count = len(exclude_scripted(found["runs"]))
     scripted = len(found["runs"]) - count
     parts = ", ".join(f"{number} {status}" for status, number in sorted(found["statuses"].items()))
-    text = f"{count} run{'' if count == 1 else 's'}: {parts} ({found['success_rate']:.0%} success)"
+    text = f"{counted(count, 'run')}: {parts} ({found['success_rate']:.0%} success)"
     text += f", {duration_text(found['average_duration_ms'])} on average"
     if has_cost:
         money = amount_text("usd", found["usd"], is_least=found["unpriced"] > 0)

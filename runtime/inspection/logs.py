@@ -12,7 +12,7 @@ from typing import Any
 from ...vm.values.text_form import duration_text
 from ..host import clock, secrets
 from ..host.errors import EXIT_OK
-from ..host.screen import Screen, printable
+from ..host.screen import Screen, counted, printable
 from ..journal import agent_text
 from ..journal import events as kinds
 from ..journal.codec import strict_json
@@ -129,7 +129,7 @@ class LogFormatter:
         by = event.terminated_by
         why = f" by {by}" if by not in (None, "terminal", "return", "error") else ""
         count = event.iterations
-        facts = f"{count} iteration{'' if count == 1 else 's'}, {duration_text(event.duration_ms or 0)}"
+        facts = f"{counted(count, 'iteration')}, {duration_text(event.duration_ms or 0)}"
         yield self._screen.paint(printable(f"run ends: {status}{why} ({facts})"), style)
         if event.value is not None:
             yield printable(f"  value {_short(event.value)}")

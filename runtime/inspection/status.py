@@ -15,7 +15,7 @@ from ...vm.values.text_form import duration_text
 from ..host import clock, files, keeper, processes
 from ..host.errors import EXIT_OK, UserError
 from ..host.paths import HISTORY, ROOT
-from ..host.screen import Screen, fit, printable
+from ..host.screen import Screen, counted, fit, printable
 from ..journal.agent_history import shortened
 from ..journal.codec import json_text, seconds
 from ..journal.events import ActionStart, RunEnd, RunInterrupted
@@ -287,14 +287,7 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _MAX_COLUMNS) -
         lines.append(f"  {label.ljust(_LABEL_COLUMNS)}{screen.paint(shown, style)}")
 
     word = status["status"]
-    facts = []
-    if status["pid"] is not None:
-        how = ", in a batch" if status["driven_by"] else ", in the background" if status["background"] else ""
-        is_worker = (status["driven_by"] or "batch") != "batch"
-        facts.append(status["driven_by"] if is_worker else f"pid {status['pid']}{how}")
-    if status["terminated_by"] not in (None, "terminal", "return", "error", "interrupt"):
-        facts.append(f"by {status['terminated_by']}")
-    about = f" ({'; '.join(facts)})" if facts else ""
+    about = _driver_text(status)
     room = width - len(word) - 2
     if len(status["run"]) + len(about) > room:
         about = ""
@@ -330,21 +323,7 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _MAX_COLUMNS) -
         row("evidence", _evidence_text(status["evidence"]))
     if status["error"]:
         row("error", str(status["error"].get("message")), "red")
-    if status["kept"]:
-        pids = [str(action["pid"]) for action in status["actions"] if action["pid"] is not None]
-        actions = "its action continues" if len(pids) < 2 else f"its {len(pids)} actions continue"
-        row("note", f"the process of the run has died, and {actions} (pid {', '.join(pids) or 'unknown'})")
-        row("", "its output is kept, and shown after the take-over")
-        row("", f"to take it over: llc resume {status['run']}; to end it: llc stop {status['run']}")
-    if status["kept_results"]:
-        count = len(status["kept_results"])
-        subject, results = (
-            ("an action", "its result is") if count == 1 else (f"{count} actions", "their results are")
-        )
-        row(
-            "note",
-            f"{subject} ended after the process of the run had died; {results} used when it is resumed",
-        )
+    _survivor_rows(status, row)
     if status["log"]:
         row("log", status["log"])
     if word in (INTERRUPTED, CRASHED):
@@ -355,6 +334,36 @@ def as_text(status: dict[str, Any], screen: Screen, width: int = _MAX_COLUMNS) -
             hint = f"Remove it with: llc clean {status['run']} --unfinished"
         lines.append(fit(hint, width, more))
     return "".join(line + "\n" for line in lines)
+
+
+def _driver_text(status: dict[str, Any]) -> str:
+    """What drives a run, and what ended it, in parentheses."""
+    facts = []
+    if status["pid"] is not None:
+        how = ", in a batch" if status["driven_by"] else ", in the background" if status["background"] else ""
+        is_worker = (status["driven_by"] or "batch") != "batch"
+        facts.append(status["driven_by"] if is_worker else f"pid {status['pid']}{how}")
+    if status["terminated_by"] not in (None, "terminal", "return", "error", "interrupt"):
+        facts.append(f"by {status['terminated_by']}")
+    return f" ({'; '.join(facts)})" if facts else ""
+
+
+def _survivor_rows(status: dict[str, Any], row: Any) -> None:
+    """Add rows about actions that have survived the process of the run."""
+    if status["kept"]:
+        pids = [str(action["pid"]) for action in status["actions"] if action["pid"] is not None]
+        actions = "its action continues" if len(pids) < 2 else f"its {len(pids)} actions continue"
+        row("note", f"the process of the run has died, and {actions} (pid {', '.join(pids) or 'unknown'})")
+        row("", "its output is kept, and shown after the take-over")
+        row("", f"to take it over: llc resume {status['run']}; to end it: llc stop {status['run']}")
+    count = len(status["kept_results"])
+    if count:
+        subject = "an action" if count == 1 else f"{count} actions"
+        results = "its result is" if count == 1 else "their results are"
+        row(
+            "note",
+            f"{subject} ended after the process of the run had died; {results} used when it is resumed",
+        )
 
 
 def _evidence_text(evidence: dict[str, Any]) -> str:
@@ -372,7 +381,7 @@ def _evidence_text(evidence: dict[str, Any]) -> str:
 def _agent_rows(agent: dict[str, Any], row: Any) -> None:
     """Add rows about an agent: session, running tools, written files, refusals, answer."""
     facts = [f"{name} {agent[name]}" for name in ("session", "model") if agent[name]]
-    facts += [f"{agent['tools']} tool{'' if agent['tools'] == 1 else 's'}"] if agent["tools"] else []
+    facts += [counted(agent["tools"], "tool")] if agent["tools"] else []
     if facts:
         row("agent", ", ".join(facts))
     if "waits" in agent:

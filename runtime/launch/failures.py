@@ -23,6 +23,7 @@ from ..host.errors import (
     UserError,
     reason,
 )
+from ..host.screen import counted
 from ..journal.journal import JournalError
 from ..journal.outcome import Outcome, headline
 from ..journal.run_folder import RunFolder
@@ -143,7 +144,7 @@ def as_error(error: BaseException, target: str) -> dict[str, Any]:
         case CompileError():
             count = sum(diagnostic.is_error for diagnostic in error.diagnostics)
             place = error.sources[0].path if error.sources else target
-            kind, message = "invalid-loop", f"{count} error{'' if count == 1 else 's'} in {place}"
+            kind, message = "invalid-loop", f"{counted(count, 'error')} in {place}"
             more["diagnostics"] = [to_json(diagnostic) for diagnostic in in_order(error.diagnostics)]
         case OSError() if _is_out_of_handles(error):
             kind, message = "too-few-descriptors", f"llc cannot open a file: {reason(error)}"

@@ -14,7 +14,7 @@ from ..effects.tools.builtin_tools import ToolError
 from ..host.effect_context import Context
 from ..host.errors import UserError
 from ..host.paths import LOOPS, ROOT, make_private
-from ..host.screen import Screen
+from ..host.screen import Screen, counted
 from ..journal.journal import JournalError, write_file
 from ..project import configuration
 from .stop_signals import StopSignals
@@ -98,7 +98,7 @@ def as_text(rows: list[dict[str, Any]]) -> str:
             lines.append(f"{row['server']}: {row['error']}")
             continue
         count = len(row["tools"])
-        lines.append(f"{row['server']}: {count} tool{'' if count == 1 else 's'}")
+        lines.append(f"{row['server']}: {counted(count, 'tool')}")
         for tool in row["tools"]:
             lines += wrap(tool["usage"], _WIDTH - 2, initial_indent="  ", subsequent_indent="    ")
             lines += wrap(tool["description"], _WIDTH, initial_indent="      ", subsequent_indent="      ")

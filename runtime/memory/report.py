@@ -11,7 +11,7 @@ from ...ir.diagnostics import nearest
 from ..host import clock, files
 from ..host.effect_context import Context, Interrupt
 from ..host.errors import Failure, UserError, reason
-from ..host.screen import Screen, printable
+from ..host.screen import Screen, counted, printable
 from . import search
 from .ignore import MAX_FILES, Listing, list_files
 from .index import Index, Unusable, Update
@@ -94,7 +94,7 @@ def _no_check() -> None:
 def index_text(update: Update) -> str:
     totals = ((update.new, "new"), (update.changed, "changed"), (update.removed, "removed"))
     changes = [f"{number:,} {word}" for number, word in totals if number]
-    lines = [f"{_count(update.files, 'file')} indexed: {', '.join(changes) or 'nothing has changed'}"]
+    lines = [f"{counted(update.files, 'file')} indexed: {', '.join(changes) or 'nothing has changed'}"]
     if update.left_out:
         excluded = sorted(update.reasons.items())
         reasons = [f"{number:,} {REASONS[name][number != 1]}" for name, number in excluded]
@@ -117,10 +117,6 @@ def index_json(root: str, update: Update, listing: Listing, notices: list[str]) 
         "notices": notices,
         "duration_ms": round(update.seconds * 1000),
     }
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 # --- llc context ------------------------------------------------------------------------------
@@ -184,7 +180,7 @@ def context_text(answer: Answer) -> str:
 def nothing_text(answer: Answer, query: str) -> str:
     if not terms(query):
         return "there is no word to look for"
-    return f"nothing found in {_count(answer.update.files, 'file')}"
+    return f"nothing found in {counted(answer.update.files, 'file')}"
 
 
 def context_json(answer: Answer) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from ...ir.spans import Source
 from ..host.crash_report import keep_report
 from ..host.errors import EXIT_INTERNAL, EXIT_OK, EXIT_USAGE, UserError
 from ..host.paths import CONFIG, IMAGE_SUFFIX, LOOPS, ROOT
+from ..host.screen import counted
 from ..runs.loop_names import files_below, loop_files, resolve_loop
 from . import configuration
 from .compilation import compile_file
@@ -145,16 +146,16 @@ def as_text(findings: Sequence[Finding], unread: Sequence[str], strict: bool, co
     invalid = [finding for finding in findings if not finding.is_valid(strict)]
     errors = sum(finding.count("error") for finding in findings)
     warnings = sum(finding.count("warning") for finding in findings)
-    facts = [f"{len(findings)} {_plural('loop', len(findings))} checked"]
+    facts = [f"{counted(len(findings), 'loop')} checked"]
     if invalid:
         facts.append(f"{len(invalid)} invalid")
     if errors:
-        facts.append(f"{errors} {_plural('error', errors)}")
+        facts.append(counted(errors, "error"))
     if warnings:
-        facts.append(f"{warnings} {_plural('warning', warnings)}")
+        facts.append(counted(warnings, "warning"))
     if unread:
         example = f"(`{unread[0]}`{', …' if len(unread) > 1 else ''})"
-        facts.append(f"{len(unread)} unused {_plural('file', len(unread))} not checked {example}")
+        facts.append(f"{counted(len(unread), 'unused file')} not checked {example}")
     return "".join(f"{part}\n\n" for part in parts) + ", ".join(facts) + "\n"
 
 
@@ -173,7 +174,3 @@ def as_json(findings: Sequence[Finding], unread: Sequence[str], strict: bool) ->
         ],
         "unchecked": list(unread),
     }
-
-
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else word + "s"

@@ -12,6 +12,7 @@ from ...ir.effects import EFFECTS
 from ...ir.spans import Source
 from ...vm.code.image import Image
 from ..host import secrets
+from ..host.screen import counted
 from ..journal import journal as journals
 from ..journal.codec import KIND
 from ..journal.events import Evaluate, Log, Route, StateEnter, read_event
@@ -118,7 +119,7 @@ def _around(then: str | None, now: str | None) -> tuple[str | None, str | None]:
 
 def _more_lines(text: str) -> str:
     count = len(text.rstrip("\n").split("\n"))
-    return f"{count} more line{'' if count == 1 else 's'}"
+    return counted(count, "more line")
 
 
 def _cut(text: str) -> str:

@@ -8,6 +8,7 @@ from ...ir.records import frozen
 from ...vm.code.image import Image
 from ..host import files
 from ..host.paths import FIRST_IMAGE, HISTORY, ROOT, RUNNING
+from ..host.screen import counted
 from ..journal import run_history
 from ..journal.journal import Blobs
 from ..journal.reader import Damage, EventFile, read
@@ -56,9 +57,7 @@ class RunFiles:
         if damage is not None:
             # Events after lost events cannot be re-executed.
             after = sum(not isinstance(entry, Damage) for entry in entries)
-            events = (
-                f"; the {after} event{'' if after == 1 else 's'} after it are left out too" if after else ""
-            )
+            events = f"; the {counted(after, 'event')} after it are left out too" if after else ""
             recording.left_out = f"{self.journal}: {damage} and left out{events}"
         return recording
 

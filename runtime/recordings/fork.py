@@ -23,6 +23,7 @@ from ..host import clock, files
 from ..host.clock import timestamp
 from ..host.errors import Failure, UserError
 from ..host.paths import ROOT
+from ..host.screen import counted
 from ..journal import events as kinds
 from ..journal import journal as journals
 from ..journal.codec import KIND, RESERVED, TIME
@@ -66,7 +67,7 @@ class Forked:
 
     def __str__(self) -> str:
         count = self.point.answers
-        shared = f"{count} result{'' if count == 1 else 's'} shared"
+        shared = f"{counted(count, 'result')} shared"
         note = f"note: {self.left_out}\n" if self.left_out else ""
         return f"{note}{self.run.id} is forked from {self.parent} {self.point}, {shared}"
 
@@ -133,7 +134,7 @@ def find_point(
             execution.give(answer.seq, recording.result(answer))
     if at is not None:
         total = execution.machine.seq
-        count = f"{total} effect{'' if total == 1 else 's'}"
+        count = counted(total, "effect")
         raise UserError(
             "no-such-point", f"there is no effect {at} in {recording.name}", f"the run has {count}"
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...ir.records import frozen
 from ...vm.code.image import Image
+from ..host.screen import counted
 from ..project.load import load_program
 from ..project.options import Values, recorded_options
 from ..runs.loop_names import resolve_loop
@@ -74,8 +75,8 @@ class ReplayResult:
             shown = diff_text.as_text(comparison, diff_text.sources_of(self.image), color)
             return f"{shown}\n{subject} differs\n"
         effects = self.results
-        events = f"{comparison.total} event{'' if comparison.total == 1 else 's'}"
-        count = f"{events}, {effects} result{'' if effects == 1 else 's'}"
+        events = counted(comparison.total, "event")
+        count = f"{events}, {counted(effects, 'result')}"
         if self.left_out:
             return f"{subject} is identical up to the damage: {count}\n"
         if not comparison.is_ended:

@@ -17,6 +17,7 @@ from ...ir.records import define
 from ...vm.code.image import Image
 from ..host import clock
 from ..host.errors import EXIT_FAILURE, EXIT_OK, UserError
+from ..host.screen import counted
 from . import case_reader, case_writer, cases, diff, diff_text
 from .cases import Case
 from .diff import MIN_TICKS, TICK_FACTOR, Comparison
@@ -105,7 +106,7 @@ def run_cases(paths: list[str], pattern: str | None = None, update: bool = False
         )
     selected = [path for path in found if pattern is None or pattern.lower() in path.lower()]
     if not selected:
-        count = f"{len(found)} case{'' if len(found) == 1 else 's'}"
+        count = counted(len(found), "case")
         raise UserError("no-cases", f"none of {count} has `{pattern}` in its path")
     for path in selected:
         started_at = clock.perf_counter()
@@ -254,7 +255,7 @@ def summary(results: list[CaseResult]) -> str:
         "updated": "updated",
     }
     parts = [f"{count} {labels[word]}" for word, count in counts.items() if count]
-    return f"{len(results)} case{'' if len(results) == 1 else 's'}: {', '.join(parts)}\n"
+    return f"{counted(len(results), 'case')}: {', '.join(parts)}\n"
 
 
 def as_json(results: list[CaseResult]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from ..graph.model import Graph
 from ..host import clock, files
 from ..host.errors import UserError
 from ..host.paths import HISTORY, ROOT
+from ..host.screen import counted
 from ..host.secrets import masked
 from ..journal.journal import Blobs, JournalError
 from ..journal.quantities import amount_text
@@ -425,9 +426,9 @@ class RunModel:
         end, stop = history.end, history.interruption
         name = history.start.program if history.start else self.run.name
         where = f" in `{history.state}`" if history.state else ""
-        after = f"after {_count(history.results, 'effect')}"
+        after = f"after {counted(history.results, 'effect')}"
         if history.iteration:
-            after += f" in {_count(history.iteration, 'iteration')}"
+            after += f" in {counted(history.iteration, 'iteration')}"
         if is_running:
             return f"{name} is running{where} {after}."
         if end is None and stop is not None:
@@ -497,10 +498,6 @@ def _plain_graph(graph: Graph) -> dict[str, Any]:
         "edges": [[edge.source, edge.target, edge.label, edge.taken] for edge in graph.edges],
         "notes": graph.notes,
     }
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _message(error: Exception) -> str:

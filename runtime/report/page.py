@@ -29,9 +29,9 @@ _CHUNK_BYTES = 1 << 18
 _SVG_STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 
 
-def asset(name: str) -> str:
-    """The text of a file in `assets/`."""
-    with files.open(os.path.join(_ASSETS, name), encoding="utf-8") as file:
+def asset(name: str, folder: str = _ASSETS) -> str:
+    """The text of a file in `assets/`, or in another folder."""
+    with files.open(os.path.join(folder, name), encoding="utf-8") as file:
         text: str = file.read()
     return text
 

@@ -29,15 +29,15 @@ def loop_files(root: str = ROOT) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def files_below(root: str = ROOT) -> list[str]:
+def files_below() -> list[str]:
     """List the source files in subfolders of `.loops/`, sorted, without tasks (tasks are not loops)."""
     sources = []
-    top = os.path.join(root, LOOPS)
+    top = os.path.join(ROOT, LOOPS)
     for folder, inner, names in files.walk(top):
         is_top = folder == top
         inner[:] = [name for name in inner if not name.startswith(".") and not (is_top and name == "tasks")]
         if not is_top:
-            paths = [os.path.relpath(os.path.join(folder, name), root) for name in names]
+            paths = [os.path.relpath(os.path.join(folder, name), ROOT) for name in names]
             sources += [path for path in paths if path.endswith(SOURCE_SUFFIXES)]
     return sorted(sources)
 

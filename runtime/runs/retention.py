@@ -15,6 +15,7 @@ from ...vm.values.text_form import duration_text
 from ..host import clock, files
 from ..host.errors import reason
 from ..host.paths import HISTORY, RUNNING
+from ..host.screen import counted
 from ..journal.run_folder import RunFolder
 from .lookup import find_run_folder, is_run_of
 from .loop_names import is_loop
@@ -72,7 +73,7 @@ def surplus(
 
 def policy_text(keep: int | None, older_than: float | None, size: int | None) -> str:
     """Describe the runs that `surplus` keeps with these bounds."""
-    kept = [] if keep is None else [f"the last {keep} run{'' if keep == 1 else 's'} of each loop"]
+    kept = [] if keep is None else [f"the last {counted(keep, 'run')} of each loop"]
     if older_than is not None:
         kept.append(f"all runs started in the last {duration_text(older_than * 1000)}")
     if size is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...vm.values.text_form import duration_text
 from ..host import clock
-from ..host.screen import Screen, fit, printable
+from ..host.screen import Screen, counted, fit, printable
 from ..journal.outcome import Outcome, headline
 
 # Minimum seconds between two updates of the count.
@@ -69,7 +69,7 @@ class BatchLines:
         if self._is_quiet:
             return
         counts = ", ".join(f"{count:,} {status}" for status, count in sorted(self._statuses.items()))
-        runs = f"{self._total:,} run{'' if self._total == 1 else 's'}"
+        runs = counted(self._total, "run")
         if not_started:
             counts += f"{', ' if counts else ''}{not_started:,} not started"
         duration = duration_text(round((clock.monotonic() - self._started_at) * 1000))
@@ -86,7 +86,7 @@ def _outcome_text(outcome: Outcome) -> str:
     facts = duration_text(outcome.duration_ms)
     if outcome.kind == "loop" and outcome.final_state is not None:
         count = outcome.iterations
-        facts = f"{count} iteration{'' if count == 1 else 's'}, {facts}"
+        facts = f"{counted(count, 'iteration')}, {facts}"
     where = outcome.final_state or ""
     error: dict[str, Any] = outcome.error or {}
     if outcome.status in ("success", "failure"):

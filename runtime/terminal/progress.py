@@ -14,7 +14,7 @@ from ...ir.effects import EFFECTS
 from ...vm.values.text_form import duration_text
 from ..execution.observer import Display, has_person
 from ..host import clock
-from ..host.screen import Screen, columns, fit, printable
+from ..host.screen import Screen, columns, counted, fit, printable
 from ..journal.outcome import Outcome
 from ..journal.position import state_shown
 from ..journal.quantities import usage_texts
@@ -156,7 +156,7 @@ class ProgressDisplay(ProgressLines, Display):
         status, count = str(fields.get("status")), fields.get("iterations")
         words = {"success": "completed", "failure": "failed"}
         word = words.get(status, f"stopped by {printable(str(fields.get('terminated_by')))}")
-        text = f"{loop} {word}: {state} ({count} iteration{'' if count == 1 else 's'})"
+        text = f"{loop} {word}: {state} ({counted(count, 'iteration')})"
         self._line(text, "green" if status == "success" else "red")
 
     def _show_failure(self) -> None:
@@ -318,7 +318,7 @@ class ProgressDisplay(ProgressLines, Display):
         if outcome.kind != "loop":
             return
         count = outcome.iterations
-        facts = f"{count} iteration{'' if count == 1 else 's'}, {duration_text(outcome.duration_ms)}"
+        facts = f"{counted(count, 'iteration')}, {duration_text(outcome.duration_ms)}"
         facts = f"({facts}{self._spent()})"
         state = printable(outcome.final_state or "-")
         style = "green" if outcome.status == "success" else "red"

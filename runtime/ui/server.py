@@ -22,7 +22,7 @@ else:
 
 from ...ir.diagnostics import CompileError
 from ..graph.picture import csp_hash
-from ..host import files, pipes
+from ..host import pipes
 from ..host.errors import Failure, UserError, reason
 from ..host.screen import printable
 from ..journal.codec import strict_json
@@ -43,13 +43,6 @@ _FRAMES = "frame-ancestors 'none'"
 _STATUSES = {"unknown-run": 404, "unknown-loop": 404, "bad-answer": 400, "bad-option": 400}
 
 
-def _asset(name: str) -> str:
-    """The text of a file in `assets/` of this package."""
-    with files.open(os.path.join(_ASSETS, name), encoding="utf-8") as file:
-        text: str = file.read()
-    return text
-
-
 class Service:
     """The routes of one project.
 
@@ -66,8 +59,8 @@ class Service:
         # For `resume` and `fork`, which wait for another process.
         self._starts = JobThread()
         self._watches: dict[str, Watch] = {}
-        style = asset("page.css") + _asset("project.css")
-        script = asset("text.js") + _asset("project.js")
+        style = asset("page.css") + asset("project.css", _ASSETS)
+        script = asset("text.js") + asset("project.js", _ASSETS)
         self._policy = "; ".join(
             (
                 "default-src 'none'",
@@ -79,11 +72,11 @@ class Service:
                 _FRAMES,
             )
         )
-        self._page = _asset("project.html").replace("<!-- style -->", f"<style>{style}</style>")
+        self._page = asset("project.html", _ASSETS).replace("<!-- style -->", f"<style>{style}</style>")
         if access.is_read_only:
             self._page = self._page.replace("<html", "<html data-read-only", 1)
         self._page = self._page.replace("<!-- script -->", f"<script>{script}</script>")
-        self._live = _asset("live.js")
+        self._live = asset("live.js", _ASSETS)
 
     def application(self) -> Starlette:
         view = self._view

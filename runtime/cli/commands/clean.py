@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...host.errors import EXIT_FAILURE, EXIT_OK, UserError
 from ...host.paths import ROOT
+from ...host.screen import counted
 from ...inspection import abandon
 from ...project import configuration, settings
 from ...runs import retention
@@ -73,7 +74,7 @@ def clean(
         write_json({"removed": names, "bytes": total, "dry_run": dry_run, "problems": problems})
     else:
         verb = "would remove" if dry_run else "removed"
-        count = f"{len(removed)} run{'' if len(removed) == 1 else 's'}"
+        count = counted(len(removed), "run")
         listed = (
             "".join(f"{name}  {retention.size_text(amount)}\n" for name, amount in removed) if dry_run else ""
         )
