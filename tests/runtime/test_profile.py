@@ -1,4 +1,4 @@
-"""Profiles: division, measurement and output of the time of a run; execution tiers."""
+"""Profiles: attribution, measurement and output of the time of a run; execution tiers."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from llc.vm.tiered import Machine
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
-NAPS = """
-name: naps
+SLEEPING_LOOP = """
+name: sleeper
 initial: long
 states:
   long: {action: "sleep 0.12", next: short}
@@ -36,7 +36,7 @@ states:
 max_iterations: 2
 backoff: 0.05
 """
-NAP = """
+SHORT_LOOP = """
 name: NAME
 initial: doze
 states:
@@ -65,8 +65,8 @@ BOTH = """
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     loops = tmp_path / ".loops"
     loops.mkdir()
-    texts = {"naps.yaml": NAPS, "outer.yaml": OUTER, "parts.sexp": PARTS, "both.sexp": BOTH}
-    texts |= {f"{name}.yaml": NAP.replace("NAME", name) for name in ("one", "two")}
+    texts = {"sleeper.yaml": SLEEPING_LOOP, "outer.yaml": OUTER, "parts.sexp": PARTS, "both.sexp": BOTH}
+    texts |= {f"{name}.yaml": SHORT_LOOP.replace("NAME", name) for name in ("one", "two")}
     for name, text in texts.items():
         (loops / name).write_text(text)
     monkeypatch.chdir(tmp_path)
@@ -78,71 +78,71 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def llc(project: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
-    """Run llc in the project, with files as its streams."""
+    """Run llc in the project."""
 
     return run_llc
 
 
-def shares(told: dict[str, Any]) -> float:
-    """All that the time was divided into."""
-    return sum(cost["share_ms"] for cost in (*told["rows"], *told["own"].values()))
+def total_share(data: dict[str, Any]) -> float:
+    """The sum of all shares of a profile."""
+    return sum(cost["share_ms"] for cost in (*data["rows"], *data["own"].values()))
 
 
-def counts(told: dict[str, Any]) -> dict[tuple[str, ...], int]:
-    return {(*row["states"], row["effect"]): row["count"] for row in told["rows"]}
+def counts(data: dict[str, Any]) -> dict[tuple[str, ...], int]:
+    return {(*row["states"], row["effect"]): row["count"] for row in data["rows"]}
 
 
 # --- runs -------------------------------------------------------------------------------------
 
 
-def test_a_measured_run_tells_its_states_and_effects_and_what_llc_did(llc: Llc) -> None:
-    """Each is there as often as it was performed, the longest first, and all of it is the time."""
-    done = llc("run", "naps", "--profile", "--json", "-q")
-    told = json.loads(done.stdout)["profile"]
+def test_a_measured_run_has_states_effects_and_own_time(llc: Llc) -> None:
+    """Rows count each effect, the longest first; rows and llc's own time add up to the time of the run."""
+    done = llc("run", "sleeper", "--profile", "--json", "-q")
+    profile = json.loads(done.stdout)["profile"]
     assert done.returncode == 3
-    assert counts(told) == {("long", "shell"): 2, ("short", "shell"): 2, ("short", "sleep"): 1}
-    assert next(iter(counts(told))) == ("long", "shell")
-    assert set(told["own"]) == {"machine", "journal", "other"}
-    assert shares(told) == pytest.approx(told["time_ms"], abs=0.1)
-    assert sum(told["parts"].values()) == pytest.approx(told["time_ms"], abs=0.1)
+    assert counts(profile) == {("long", "shell"): 2, ("short", "shell"): 2, ("short", "sleep"): 1}
+    assert next(iter(counts(profile))) == ("long", "shell")
+    assert set(profile["own"]) == {"machine", "journal", "other"}
+    assert total_share(profile) == pytest.approx(profile["time_ms"], abs=0.1)
+    assert sum(profile["parts"].values()) == pytest.approx(profile["time_ms"], abs=0.1)
     assert re.search(r"^llc: journal +- +\d+", done.stderr, re.MULTILINE)
 
 
-def test_the_journal_of_any_run_tells_the_same_rows(llc: Llc) -> None:
-    """Nothing needs to be known when the run is started."""
-    measured = json.loads(llc("run", "naps", "--profile", "--json", "-q").stdout)["profile"]
-    read = json.loads(llc("profile", "naps", "--json").stdout)
+def test_a_profile_of_the_journal_has_the_same_rows(llc: Llc) -> None:
+    """The run needs no option for this."""
+    measured = json.loads(llc("run", "sleeper", "--profile", "--json", "-q").stdout)["profile"]
+    read = json.loads(llc("profile", "sleeper", "--json").stdout)
     assert counts(read) == counts(measured)
     assert set(read["own"]) == {"llc"}
-    assert shares(read) == pytest.approx(read["time_ms"], abs=0.1)
+    assert total_share(read) == pytest.approx(read["time_ms"], abs=0.1)
 
 
-def test_a_loop_within_stands_behind_the_state_that_runs_it(llc: Llc) -> None:
-    """And what comes after it stands by itself again, measured or read."""
+def test_rows_of_an_inner_loop_follow_the_calling_state(llc: Llc) -> None:
+    """States after the inner loop have no prefix, whether measured or read from the journal."""
     measured = json.loads(llc("run", "outer", "--profile", "--json", "-q").stdout)["profile"]
     read = json.loads(llc("profile", "outer", "--json").stdout)
     wanted = {("inner", "one/doze", "shell"), ("inner", "one/rest", "shell")}
     wanted |= {("first", "shell"), ("last", "shell")}
-    for told in (measured, read):
-        assert {row for row in counts(told) if row[-1] == "shell"} == wanted
+    for profile in (measured, read):
+        assert {row for row in counts(profile) if row[-1] == "shell"} == wanted
 
 
-def test_what_goes_on_side_by_side_shares_the_time(llc: Llc) -> None:
-    """Loops beside one another do not stand within one another; each has all it took as its total."""
+def test_concurrent_loops_share_the_time(llc: Llc) -> None:
+    """Concurrent loops are not nested in each other; each row has its full time as total."""
     measured = json.loads(llc("run", "both", "--profile", "--json", "-q").stdout)["profile"]
     read = json.loads(llc("profile", "both", "--json").stdout)
-    for told in (measured, read):
-        rows = [row for row in told["rows"] if row["effect"] == "shell"]
+    for profile in (measured, read):
+        rows = [row for row in profile["rows"] if row["effect"] == "shell"]
         assert {tuple(row["states"]) for row in rows} == {
             (f"{loop}/{state}",) for loop in ("one", "two") for state in ("doze", "rest")
         }
         assert sum(row["total_ms"] for row in rows) > sum(row["share_ms"] for row in rows)
-        assert shares(told) == pytest.approx(told["time_ms"], abs=0.1)
+        assert total_share(profile) == pytest.approx(profile["time_ms"], abs=0.1)
     assert "SHARE divides the time" in llc("profile", "both").stdout
 
 
 def test_without_the_options_nothing_is_measured(project: Path) -> None:
-    """A run that was not asked to does not even load what measures."""
+    """A run without the options does not import the profiler."""
     code = (
         "import sys; from llc.runtime.cli.entry import main; main();"
         "print([name for name in sys.modules"
@@ -154,11 +154,11 @@ def test_without_the_options_nothing_is_measured(project: Path) -> None:
     assert done.stdout == "[]\n"
 
 
-# --- how time is divided ----------------------------------------------------------------------
+# --- attribution of time ---------------------------------------------------------------------
 
 
-def told_of(folder: Path, *events: tuple[int, dict[str, Any]]) -> Profile:
-    """The profile of a journal with these events, each at its millisecond."""
+def profile_of(folder: Path, *events: tuple[int, dict[str, Any]]) -> Profile:
+    """The profile of a journal with these events, each with its time in milliseconds."""
     path = folder / "x.events.jsonl"
     stamps = [f"2024-01-15T10:{at // 60000:02}:{at % 60000 / 1000:06.3f}Z" for at, _ in events]
     path.write_bytes(
@@ -178,9 +178,9 @@ def end(seq: int, **result: Any) -> dict[str, Any]:
 BEGIN = (0, {"event": "run_start", "program": "x"})
 
 
-def test_the_time_between_a_cut_and_going_on_is_nobodys(tmp_path: Path) -> None:
-    """What was cut off counts until then, and again when it is performed again."""
-    profile = told_of(
+def test_the_time_between_interruption_and_resume_is_not_counted(tmp_path: Path) -> None:
+    """An interrupted effect counts until the interruption, and again when it is repeated."""
+    profile = profile_of(
         tmp_path,
         BEGIN,
         (100, start(1)),
@@ -194,9 +194,9 @@ def test_the_time_between_a_cut_and_going_on_is_nobodys(tmp_path: Path) -> None:
     assert round(profile.time, 3) == 1.3
 
 
-def test_the_time_for_which_the_machine_slept_is_nobodys(tmp_path: Path) -> None:
-    """The run says for how long it was active, and an action what it took."""
-    profile = told_of(
+def test_the_time_of_a_suspended_computer_is_not_counted(tmp_path: Path) -> None:
+    """The recorded active time of the run and the duration of the action are used."""
+    profile = profile_of(
         tmp_path,
         BEGIN,
         (100, start(1)),
@@ -212,7 +212,9 @@ def test_the_time_for_which_the_machine_slept_is_nobodys(tmp_path: Path) -> None
 def test_shares_add_up_however_effects_overlap(
     tmp_path_factory: pytest.TempPathFactory, spans: list[tuple[int, int]], rest: int
 ) -> None:
-    """The shares are the time of the run; no effect has more than it took; llc has what no effect covers."""
+    """Shares add up to the time of the run, no share exceeds its total, and llc has the time without
+    effects.
+    """
     events = [BEGIN]
     for seq, (one, other) in enumerate(spans, 1):
         events.append((min(one, other), start(seq, f"s{seq}")))
@@ -221,7 +223,7 @@ def test_shares_add_up_however_effects_overlap(
     events.append((last, {"event": "run_end"}))
     order = {"run_start": 0, "action_start": 1, "action_complete": 2, "run_end": 3}
     events.sort(key=lambda item: (item[0], order[item[1]["event"]]))
-    profile = told_of(tmp_path_factory.mktemp("law"), *events)
+    profile = profile_of(tmp_path_factory.mktemp("law"), *events)
     covered = {ms for one, other in spans for ms in range(min(one, other), max(one, other))}
     own = sum(cost.share for cost in profile.own.values())
     assert profile.time == pytest.approx(last / 1000, abs=1e-4)
@@ -232,27 +234,27 @@ def test_shares_add_up_however_effects_overlap(
 # --- files for viewers ------------------------------------------------------------------------
 
 
-def test_a_flame_graph_for_speedscope_has_a_frame_for_each_place(llc: Llc, project: Path) -> None:
-    """Stacks of frames that are there, whose weights come to the end of the profile."""
+def test_a_speedscope_file_has_a_frame_for_each_state(llc: Llc, project: Path) -> None:
+    """Stacks use existing frames, and their weights add up to the end of the profile."""
     llc("run", "outer", "-q", "--flame", "outer.json")
     file = json.loads((project / "outer.json").read_text())
-    (found,) = file["profiles"]
+    (profile,) = file["profiles"]
     names = [frame["name"] for frame in file["shared"]["frames"]]
-    found_stacks = [[names[index] for index in sample] for sample in found["samples"]]
+    stacks = [[names[index] for index in sample] for sample in profile["samples"]]
     assert file["$schema"] == "https://www.speedscope.app/file-format-schema.json"
-    assert ["outer", "inner", "one/doze", "shell"] in found_stacks
-    assert ["outer", "llc", "machine"] in found_stacks
-    assert (found["type"], found["unit"]) == ("sampled", "milliseconds")
-    assert len(found["samples"]) == len(found["weights"])
-    assert sum(found["weights"]) == pytest.approx(found["endValue"], abs=0.01)
+    assert ["outer", "inner", "one/doze", "shell"] in stacks
+    assert ["outer", "llc", "machine"] in stacks
+    assert (profile["type"], profile["unit"]) == ("sampled", "milliseconds")
+    assert len(profile["samples"]) == len(profile["weights"])
+    assert sum(profile["weights"]) == pytest.approx(profile["endValue"], abs=0.01)
 
 
-def test_collapsed_stacks_are_lines_that_viewers_split(llc: Llc, project: Path) -> None:
-    """A stack and a whole number; no name breaks a line or a stack."""
-    llc("run", "naps", "-q")
-    assert llc("profile", "naps", "--flame", "naps.txt").returncode == 0
-    lines = (project / "naps.txt").read_text().splitlines()
-    assert all(re.fullmatch(r"naps(;[^; ]+)+ \d+", line) for line in lines)
+def test_collapsed_stacks_have_one_line_for_each_stack(llc: Llc, project: Path) -> None:
+    """A line is a stack and an integer; separators in names are replaced."""
+    llc("run", "sleeper", "-q")
+    assert llc("profile", "sleeper", "--flame", "sleeper.txt").returncode == 0
+    lines = (project / "sleeper.txt").read_text().splitlines()
+    assert all(re.fullmatch(r"sleeper(;[^; ]+)+ \d+", line) for line in lines)
     profile = Profile("x", "odd;name\nof it")
     profile.states.note(StateEnter(state="a;b", iteration=1))
     profile.advance(0.0, "llc")
@@ -262,7 +264,7 @@ def test_collapsed_stacks_are_lines_that_viewers_split(llc: Llc, project: Path) 
 
 
 def test_a_flame_graph_that_cannot_be_written_is_an_error(llc: Llc) -> None:
-    """A folder that is not there before anything is run; else the run is done and on record all the same."""
+    """A missing folder is reported before the run; otherwise the run completes and is recorded."""
     for words in (["run", "one"], ["resume", "one"], ["profile", "one"]):
         done = llc(*words, "--flame", "none/x.json")
         assert (done.returncode, "there is no directory `none`" in done.stderr) == (2, True)
@@ -271,32 +273,31 @@ def test_a_flame_graph_that_cannot_be_written_is_an_error(llc: Llc) -> None:
     assert llc("profile", "one").returncode == 0
 
 
-def test_going_on_measures_what_is_driven(llc: Llc) -> None:
-    """A fork takes the options of `resume`; the journal has all of the run."""
-    llc("run", "naps", "-q")
-    done = llc("fork", "naps", "--at", "2", "--profile", "--json", "-q")
-    told = json.loads(done.stdout)
-    assert counts(told["profile"])[("long", "shell")] == 1
-    read = json.loads(llc("profile", told["run"], "--json").stdout)
+def test_a_fork_measures_its_own_effects(llc: Llc) -> None:
+    """A fork accepts the options of `resume`; the profile of the journal includes inherited effects."""
+    llc("run", "sleeper", "-q")
+    done = llc("fork", "sleeper", "--at", "2", "--profile", "--json", "-q")
+    profile = json.loads(done.stdout)
+    assert counts(profile["profile"])[("long", "shell")] == 1
+    read = json.loads(llc("profile", profile["run"], "--json").stdout)
     assert counts(read)[("long", "shell")] == 2
 
 
-def test_what_was_cut_off_is_performed_in_its_state(llc: Llc, project: Path) -> None:
-    """A resumed run stands where it stood, also in a loop within, before anything is noted."""
+def test_a_repeated_effect_is_counted_in_its_state(llc: Llc, project: Path) -> None:
+    """A resumed run attributes its first effect to the state of the interruption, also in an inner loop."""
     (project / ".loops" / "one.yaml").write_text(
-        NAP.replace("NAME", "one").replace("sleep 0.08", "test -e go || kill -INT $PPID; sleep 0.1")
+        SHORT_LOOP.replace("NAME", "one").replace("sleep 0.08", "test -e go || kill -INT $PPID; sleep 0.1")
     )
     assert llc("run", "outer", "-q").returncode == 130
     (project / "go").touch()
-    told = json.loads(llc("resume", "outer", "--profile", "--json", "-q").stdout)["profile"]
-    assert counts(told)[("inner", "one/doze", "shell")] == 1
-    assert ("first", "shell") not in counts(told)
+    profile = json.loads(llc("resume", "outer", "--profile", "--json", "-q").stdout)["profile"]
+    assert counts(profile)[("inner", "one/doze", "shell")] == 1
+    assert ("first", "shell") not in counts(profile)
     read = json.loads(llc("profile", "outer", "--json").stdout)
     assert counts(read)[("inner", "one/doze", "shell")] == 2
 
 
-def test_meters_wrap_and_do_not_change(project: Path) -> None:
-    """What is not timed is the real thing's own."""
+def test_a_meter_has_the_attributes_of_the_journal(project: Path) -> None:
     meter = profiler.Meter("x", "x")
     written = journal.Journal.create("x.events.jsonl", lambda: "2024-01-15T10:30:00.000Z")
     meter.journal(written).write("log", {"message": "hello"})
@@ -308,9 +309,9 @@ def test_meters_wrap_and_do_not_change(project: Path) -> None:
 
 
 def events_of(folder: Path, run: str) -> list[dict[str, Any]]:
-    """A run's events without what differs from run to run."""
+    """A run's events, without fields that differ from run to run."""
     (path,) = folder.glob(f".loops/.history/{run}/*.events.jsonl")
-    found = []
+    events = []
     for read in reader.read(str(path)):
         assert isinstance(read, Event)
         event = dict(read.wire)
@@ -318,44 +319,41 @@ def events_of(folder: Path, run: str) -> list[dict[str, Any]]:
             event.pop(name, None)
         event.get("result", {}).pop("duration_ms", None)
         event.get("result", {}).pop("elapsed_ms", None)
-        found.append(event)
-    return found
+        events.append(event)
+    return events
 
 
-def test_tiers_leave_the_same_record(llc: Llc, project: Path) -> None:
-    """Nothing but time tells them apart, in the journal neither."""
-    told = [
+def test_all_tiers_write_the_same_journal(llc: Llc, project: Path) -> None:
+    profile = [
         events_of(project, json.loads(llc("run", "one", "--json", "-q", "--tier", tier).stdout)["run"])
         for tier in ("interpreter", "direct", "auto")
     ]
-    assert told[0] == told[1] == told[2]
-    assert "tier" not in json.dumps(told)
+    assert profile[0] == profile[1] == profile[2]
+    assert "tier" not in json.dumps(profile)
 
 
-@pytest.mark.parametrize("verb", ["run", "resume"])
-def test_an_unknown_tier_is_refused(llc: Llc, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
-    """By option and by variable, with the nearest one named."""
-    done = llc(verb, "one", "--tier", "dirct")
+@pytest.mark.parametrize("subcommand", ["run", "resume"])
+def test_an_unknown_tier_is_refused(llc: Llc, monkeypatch: pytest.MonkeyPatch, subcommand: str) -> None:
+    """The option and the variable are checked, with a suggestion."""
+    done = llc(subcommand, "one", "--tier", "dirct")
     assert done.returncode == 2
     assert "--tier is interpreter, direct or auto, not `dirct`" in done.stderr
     assert "did you mean `direct`" in done.stderr
     monkeypatch.setenv("LLC_TIER", "fast")
-    assert "LLC_TIER is" in llc(verb, "one").stderr
+    assert "LLC_TIER is" in llc(subcommand, "one").stderr
 
 
 @pytest.mark.parametrize("tier", ["interpreter", "direct"])
-def test_forms_are_evaluated_in_any_tier(project: Path, tier: str) -> None:
-    """`llc repl` takes the option, and refuses what is no tier."""
+def test_repl_accepts_any_tier(project: Path, tier: str) -> None:
+    """An unknown tier is refused."""
     words = [sys.executable, "-m", "llc", "repl", "--tier"]
     done = subprocess.run([*words, tier], input="(+ 1 2)\n", capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "3\n")
     assert subprocess.run([*words, "x"], input="", capture_output=True).returncode == 2
 
 
-def test_verbose_says_which_tier_the_program_ran_in(
-    llc: Llc, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And why it was not the direct one."""
+def test_verbose_reports_the_tier(llc: Llc, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the reason if it was not the compiled tier."""
     (project / "spin.sexp").write_text("(define (spin i) (if (= i 0) 0 (spin (- i 1))))\n(spin 5000)\n")
     assert "in the direct tier" in llc("run", "./spin.sexp", "-v").stderr
     assert "translation starts after 500 ticks" in llc("run", "one", "-v").stderr
@@ -366,8 +364,7 @@ def test_verbose_says_which_tier_the_program_ran_in(
     assert "tier" not in llc("run", "one").stderr
 
 
-def test_verbose_says_what_could_not_be_translated(llc: Llc, project: Path) -> None:
-    """A function with too many states is named."""
+def test_verbose_names_a_function_that_is_too_large_to_translate(llc: Llc, project: Path) -> None:
     states = "".join(
         f"  s{n}: {{action: 'true', on_success: done, on_failure: s{n + 1}}}\n" for n in range(900)
     )
@@ -379,8 +376,8 @@ def test_verbose_says_what_could_not_be_translated(llc: Llc, project: Path) -> N
     assert re.search(r"cannot be translated: `\w+` has [\d,]+ states, and 3,000 are the most", done.stderr)
 
 
-def test_what_python_refused_is_told() -> None:
-    """The function is named and Python's words are given."""
+def test_an_error_of_the_python_compiler_is_reported() -> None:
+    """The message has the function and Python's error."""
     nested = f"{'upper(' * 150}x{')' * 150}"
     text = f"program deep entry main\nfunction main(x)\n state start\n  return {nested}\n"
     machine = Machine(emit(parse_program(text, "deep.ir")), ["a"], tier="direct")

@@ -24,7 +24,7 @@ from llc.runtime.project.providers import PROVIDERS
 
 Do = Callable[..., dict[str, Any]]
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-AS_JSON = {"type": "json", "schema": SCHEMA}
+JSON_FORMAT = {"type": "json", "schema": SCHEMA}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def server(chat: ModuleType) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def shared(server: Any) -> Iterator[World]:
-    """One world for the module: the import of the client takes more than a second."""
+    """A world for all tests of the module, as the import of the client takes more than a second."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("OPENAI_API_KEY", raising=False)
         patch.delenv("OPENAI_BASE_URL", raising=False)
@@ -48,7 +48,7 @@ def shared(server: Any) -> Iterator[World]:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Any) -> Path:
-    """A project with two models of its own on the local server."""
+    """A project with two configured models on the local server."""
     (tmp_path / ".loops").mkdir()
     (tmp_path / ".loops" / "config.yaml").write_text(
         f"""
@@ -67,25 +67,25 @@ def do(shared: World, server: Any, context: Callable[..., Context], effect: Any,
     turns_of(shared).turns.clear()
     tasks_of(shared)._settings = None
 
-    def do(*given: Any, args: dict[str, Any] | None = None, **definition: Any) -> dict[str, Any]:
+    def do(*replies: Any, args: dict[str, Any] | None = None, **definition: Any) -> dict[str, Any]:
         server.requests.clear()
         server.headers.clear()
-        server.answers[:] = given
+        server.answers[:] = replies
         definition = {"type": "atomic", "instructions": "Do it.", **definition}
-        asked = {"name": "user:do", "inputs": {}, "definition": definition, **(args or {})}
-        return shared.perform(effect("task", **asked), context())
+        task = {"name": "user:do", "inputs": {}, "definition": definition, **(args or {})}
+        return shared.perform(effect("task", **task), context())
 
     return do
 
 
 def error(answer: dict[str, Any]) -> dict[str, Any]:
     assert answer["result"]["status"] == "FAILED"
-    found: dict[str, Any] = answer["result"]["notes"]["error"]
-    return found
+    failure: dict[str, Any] = answer["result"]["notes"]["error"]
+    return failure
 
 
-def test_a_model_of_the_project_does_a_task(do: Do, chat: ModuleType, server: Any) -> None:
-    """By its own name on its server, streamed, at the price that the project says."""
+def test_a_configured_model_performs_a_task(do: Do, chat: ModuleType, server: Any) -> None:
+    """The request has the name of the model on its server and streams; the configured price applies."""
     answer = do(chat.text("It is short.", tokens=(1000, 100), cached=400), system="Be kind.")
     assert answer["result"]["content"] == "It is short."
     assert answer["usage"]["usd"] == pytest.approx((600 + 40 + 1000) / 1e6)
@@ -98,52 +98,55 @@ def test_a_model_of_the_project_does_a_task(do: Do, chat: ModuleType, server: An
     ]
 
 
-def test_the_key_comes_from_the_variable(do: Do, chat: ModuleType, server: Any, shared: World) -> None:
-    """That the project names; it is a secret."""
-    found = configuration.load("")
-    assert found.secrets == ("LOCAL_KEY",)
+def test_the_key_is_that_of_the_configured_variable(
+    do: Do, chat: ModuleType, server: Any, shared: World
+) -> None:
+    """The value of the variable is a secret."""
+    settings = configuration.load("")
+    assert settings.secrets == ("LOCAL_KEY",)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOCAL_KEY", "a-local-key")
         do(chat.text("ok"), model="keyed")
         assert server.headers[0]["authorization"] == "Bearer a-local-key"
         patch.delenv("LOCAL_KEY")
-        found_error = error(do(chat.text("ok"), model="keyed"))
-    assert found_error["message"] == "there is no API key for `keyed`; set LOCAL_KEY"
+        missing_key = error(do(chat.text("ok"), model="keyed"))
+    assert missing_key["message"] == "there is no API key for `keyed`; set LOCAL_KEY"
     assert server.requests == []
 
 
-def test_a_schema_is_a_tool_there_too(do: Do, chat: ModuleType, server: Any) -> None:
-    """Forced, and checked in the same way."""
-    assert do(chat.result({"n": 3}), output_format=AS_JSON)["result"]["parsedContent"] == {"n": 3}
+def test_a_schema_is_a_forced_tool(do: Do, chat: ModuleType, server: Any) -> None:
+    """The reply is validated as with the Messages API."""
+    assert do(chat.result({"n": 3}), output_format=JSON_FORMAT)["result"]["parsedContent"] == {"n": 3}
     assert server.requests[0]["tool_choice"] == {"type": "function", "function": {"name": "answer"}}
-    assert error(do(chat.result({"n": "x"}), output_format=AS_JSON))["reason"] == "output_format_failure"
-    assert do(chat.text('{"n": 1}'), output_format=AS_JSON)["result"]["parsedContent"] == {"n": 1}
+    assert error(do(chat.result({"n": "x"}), output_format=JSON_FORMAT))["reason"] == "output_format_failure"
+    assert do(chat.text('{"n": 1}'), output_format=JSON_FORMAT)["result"]["parsedContent"] == {"n": 1}
 
 
-def test_a_server_that_does_not_stream_is_read(do: Do, server: Any) -> None:
-    """A stand-in that ignores `stream`: text, data, usage; what is no reply is an error."""
+def test_a_server_without_streaming_is_supported(do: Do, server: Any) -> None:
+    """A server may ignore `stream`; a malformed reply is an error."""
 
-    def whole(message: dict[str, Any], finish: str = "stop") -> Callable[..., None]:
+    def respond(message: dict[str, Any], finish: str = "stop") -> Callable[..., None]:
         choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", **message}}
         usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
         body = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "usage": usage}
         return lambda handler, request: handler.send_json(200, {**body, "choices": [choice]})
 
-    answer = do(whole({"content": "It is short."}))
+    answer = do(respond({"content": "It is short."}))
     assert answer["result"]["content"] == "It is short."
     assert answer["usage"]["tokens"] == 15
     call = {"id": "c", "type": "function", "function": {"name": "answer", "arguments": '{"n": 3}'}}
-    given = whole({"content": None, "tool_calls": [call]}, "tool_calls")
-    assert do(given, output_format=AS_JSON)["result"]["parsedContent"] == {"n": 3}
+    with_call = respond({"content": None, "tool_calls": [call]}, "tool_calls")
+    assert do(with_call, output_format=JSON_FORMAT)["result"]["parsedContent"] == {"n": 3}
     for body in ({}, [], {"choices": 5}, {"choices": [{"message": None}]}):
         broken = error(do(lambda handler, request, body=body: handler.send_json(200, body)))
         assert "the response is not a reply of this API" in broken["message"]
 
 
-def test_a_server_that_cannot_force_is_asked(do: Do, chat: ModuleType, server: Any) -> None:
-    """As with the Messages API."""
+def test_a_server_without_forced_tools_is_asked_to_call_the_tool(
+    do: Do, chat: ModuleType, server: Any
+) -> None:
     answer = do(
-        chat.status(400, "tool_choice is not supported"), chat.result({"n": 1}), output_format=AS_JSON
+        chat.status(400, "tool_choice is not supported"), chat.result({"n": 1}), output_format=JSON_FORMAT
     )
     assert answer["result"]["parsedContent"] == {"n": 1}
     assert server.requests[1]["tool_choice"] == "auto"
@@ -153,81 +156,80 @@ def test_a_server_that_cannot_force_is_asked(do: Do, chat: ModuleType, server: A
     ("code", "kind"),
     [(401, "unauthorized"), (404, "bad-request"), (429, "rate-limited"), (500, "server-error")],
 )
-def test_errors_have_the_same_names(do: Do, chat: ModuleType, code: int, kind: str) -> None:
-    """After the client's own retries."""
-    found = error(do(chat.status(code, "so it is")))
-    assert found["details"]["kind"] == kind
-    assert found["message"].startswith(f"HTTP {code}: so it is")
+def test_errors_have_the_same_kinds_for_all_providers(do: Do, chat: ModuleType, code: int, kind: str) -> None:
+    """The errors follow after the client's own retries."""
+    failure = error(do(chat.status(code, "so it is")))
+    assert failure["details"]["kind"] == kind
+    assert failure["message"].startswith(f"HTTP {code}: so it is")
 
 
-def test_a_broken_connection_and_an_early_end(do: Do, chat: ModuleType, answers: ModuleType) -> None:
-    """In the middle of a stream."""
+def test_a_broken_or_incomplete_stream_is_an_error(do: Do, chat: ModuleType, answers: ModuleType) -> None:
     assert error(do(answers.half(chat.text("word " * 100))))["details"]["kind"] == "connection"
-    begun = b'data: {"id": "1", "choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
-    early = error(do(answers.body(begun + b"data: [DONE]\n\n", "text/event-stream")))
+    start = b'data: {"id": "1", "choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
+    early = error(do(answers.body(start + b"data: [DONE]\n\n", "text/event-stream")))
     assert early["message"].startswith("the reply is incomplete; check that a server answers at http://")
     nothing = error(do(answers.body(b"data: [DONE]\n\n", "text/event-stream")))
     assert nothing["details"]["kind"] == "invalid-reply"
     assert error(do(answers.body(b"data: {\n\n", "text/event-stream")))["details"]["kind"] == "invalid-reply"
 
 
-def test_what_a_server_does_not_say_it_used_is_not_known(do: Do, answers: ModuleType) -> None:
-    """Where a reply came, also in part: it may have been paid for; where none came nothing was."""
+def test_missing_usage_is_unknown(do: Do, answers: ModuleType) -> None:
+    """The usage of a complete or partial reply without a report is null; without a reply there is no
+    usage.
+    """
     choice = b'{"index": 0, "delta": {"content": "a"}, "finish_reason": %s}'
     chunk = b'data: {"id": "1", "choices": [' + choice + b"]}\n\n"
-    whole = do(answers.body(chunk % b'"stop"' + b"data: [DONE]\n\n", "text/event-stream"))
-    assert (whole["result"]["status"], whole["usage"]) == ("COMPLETE", {"tokens": None, "usd": None})
-    half = do(answers.body(chunk % b"null", "text/event-stream"))
-    assert half["usage"] == {"tokens": None, "usd": None}
+    complete = do(answers.body(chunk % b'"stop"' + b"data: [DONE]\n\n", "text/event-stream"))
+    assert (complete["result"]["status"], complete["usage"]) == ("COMPLETE", {"tokens": None, "usd": None})
+    partial = do(answers.body(chunk % b"null", "text/event-stream"))
+    assert partial["usage"] == {"tokens": None, "usd": None}
     assert "usage" not in do(answers.drop())
 
 
-def test_a_text_cut_at_the_limit_is_a_continuation(do: Do, chat: ModuleType) -> None:
-    """`length` there is what `max_tokens` is elsewhere."""
+def test_a_truncated_text_has_the_status_continuation(do: Do, chat: ModuleType) -> None:
+    """The finish reason `length` corresponds to `max_tokens` of the Messages API."""
     assert do(chat.text("Once", finish="length"))["result"]["status"] == "CONTINUATION"
 
 
-def test_time_is_kept(do: Do, answers: ModuleType) -> None:
-    """A drip ends, too."""
+def test_a_slow_reply_is_ended_by_the_timeout(do: Do, answers: ModuleType) -> None:
     assert error(do(answers.drip(), args={"timeout_s": 0.5}))["reason"] == "execution_timeout"
 
 
-def test_a_missing_client_says_how_to_install_it(
+def test_the_error_for_a_missing_client_has_the_install_command(
     do: Do, chat: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The extra by its name."""
     monkeypatch.setattr(models.importlib.util, "find_spec", lambda name: None)
-    found = error(do(chat.text("ok")))
-    remedy = "in a checkout of llc: pip install '.[openai]'"
-    assert found["message"] == f"`qwen3` needs the `openai` client; {remedy}"
+    failure = error(do(chat.text("ok")))
+    fix = "in a checkout of llc: pip install '.[openai]'"
+    assert failure["message"] == f"`qwen3` needs the `openai` client; {fix}"
 
 
 def test_openais_own_models_need_a_key(do: Do, chat: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is neither an address nor a key."""
+    """Without a configured address or key."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    found = error(do(chat.text("ok"), model="gpt-5"))
-    assert found["message"] == "there is no API key for `gpt-5`; set OPENAI_API_KEY"
+    failure = error(do(chat.text("ok"), model="gpt-5"))
+    assert failure["message"] == "there is no API key for `gpt-5`; set OPENAI_API_KEY"
 
 
-def test_a_model_of_the_project_judges(
+def test_a_configured_model_evaluates(
     shared: World, server: Any, chat: ModuleType, context: Callable[..., Context], effect: Any, project: Path
 ) -> None:
-    """`evaluate` of loops asks it by the same name, at the same price."""
+    """`evaluate` of loops uses the same name and price."""
     schema = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
-    asked = {"prompt": "Good?", "output": "yes", "schema": schema, "model": "local", "max_tokens": 256}
+    args = {"prompt": "Good?", "output": "yes", "schema": schema, "model": "local", "max_tokens": 256}
     server.requests.clear()
     server.answers[:] = [chat.result({"verdict": "success"}), chat.text("yes"), chat.result({"verdict": 1})]
-    judged = shared.perform(effect("evaluate", **asked), context())
-    assert judged["reply"] == {"verdict": "success"}
-    assert judged["usage"]["usd"] == pytest.approx((120 + 300) / 1e6)
+    result = shared.perform(effect("evaluate", **args), context())
+    assert result["reply"] == {"verdict": "success"}
+    assert result["usage"]["usd"] == pytest.approx((120 + 300) / 1e6)
     assert "<action_output>\nyes\n</action_output>" in server.requests[0]["messages"][0]["content"]
-    kinds = [shared.perform(effect("evaluate", **asked), context())["error"]["kind"] for _ in range(2)]
+    kinds = [shared.perform(effect("evaluate", **args), context())["error"]["kind"] for _ in range(2)]
     assert kinds == ["no-tool-call", "invalid-reply"]
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_a_provider_is_complete(name: str) -> None:
-    """It has a module with what `models.provider` asks for, prices, and an extra where it needs one."""
+    """It has a module with the functions that `models.provider` uses, prices, and an extra if needed."""
     row = PROVIDERS[name]
     folder = Path(llc.__file__).parent
     text = (folder / "runtime" / "models" / f"{row.module}.py").read_text("utf-8")
@@ -236,7 +238,7 @@ def test_a_provider_is_complete(name: str) -> None:
     assert f"\nimport {row.package}\n" in text
     assert json.loads((folder / "stdlib" / "prices.json").read_text("utf-8"))[name]["models"]
     extras = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    assert not row.extra or any(row.package in wanted for wanted in extras[row.extra])
+    assert not row.extra or any(row.package in requirement for requirement in extras[row.extra])
 
 
 def test_every_provider_has_a_row() -> None:
@@ -249,12 +251,12 @@ def test_every_provider_has_a_row() -> None:
 
 
 def test_every_kind_that_spends_has_a_choice_of_model() -> None:
-    """A budget has to know the model before it is asked."""
+    """A budget needs the model before the request."""
     assert set(models.CHOICES) == SPENDERS
 
 
-def test_names_tell_providers() -> None:
-    """By their beginning, outright, or for want of anything else."""
+def test_the_model_name_selects_the_provider() -> None:
+    """By its prefix, by an explicit provider, or by default."""
     assert choose("claude-opus-5", {}).provider == "anthropic"
     assert choose("gpt-5", {}).provider == "openai"
     assert choose("openai/claude-like", {}) == models.Model("claude-like", "openai")
@@ -262,7 +264,7 @@ def test_names_tell_providers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("models: {a: b}", "`models` should be a list"),
         ("models: [{provider: openai}]", "a model needs `name`"),
@@ -280,19 +282,19 @@ def test_names_tell_providers() -> None:
         ("budget: {calls: 1.5}", "`calls` should be a whole number"),
     ],
 )
-def test_mistakes_in_the_configuration_are_told(tmp_path: Path, text: str, told: str) -> None:
-    """With their place, when a run begins."""
+def test_mistakes_in_the_configuration_are_reported(tmp_path: Path, text: str, expected: str) -> None:
+    """The diagnostic has a span."""
     (tmp_path / ".loops").mkdir()
     (tmp_path / ".loops" / "config.yaml").write_text(text)
     with pytest.raises(CompileError) as caught:
         configuration.load(str(tmp_path))
     (finding,) = caught.value.diagnostics
-    assert told in finding.message
+    assert expected in finding.message
     assert finding.span is not None
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("dialect: little-loops", "`dialect` belongs to a loop, in its own file"),
         ("agent: codex", "`agent` belongs to a loop, in its own file; for all tasks: `tasks: {agent: …}`"),
@@ -305,12 +307,10 @@ def test_mistakes_in_the_configuration_are_told(tmp_path: Path, text: str, told:
         ("agnets: {}", "did you mean `agents`?"),
     ],
 )
-def test_a_key_of_a_loop_in_the_configuration_says_where_it_belongs(
-    tmp_path: Path, text: str, told: str
-) -> None:
-    """A key that a loop has is not taken for a misspelled one of the configuration."""
+def test_the_help_for_a_misplaced_key_names_its_place(tmp_path: Path, text: str, expected: str) -> None:
+    """A key of a loop is not reported as a misspelt key of the configuration."""
     (tmp_path / ".loops").mkdir()
     (tmp_path / ".loops" / "config.yaml").write_text(text)
     with pytest.raises(CompileError) as caught:
         configuration.load(str(tmp_path))
-    assert [finding.help for finding in caught.value.diagnostics] == [told]
+    assert [finding.help for finding in caught.value.diagnostics] == [expected]

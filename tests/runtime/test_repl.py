@@ -31,10 +31,10 @@ def repl(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[
     )
 
 
-# --- a stream ---------------------------------------------------------------------------------
+# --- piped input ------------------------------------------------------------------------------
 
 
-def test_values_go_to_stdout_alone(tmp_path: Path) -> None:
+def test_stdout_has_only_values(tmp_path: Path) -> None:
     """Notices, log messages and effects go to standard error."""
     done = repl(tmp_path, '(define x 1)\n(log-message "hello")\n(define x 2)\n(list x "a" (quote b))\n')
     assert done.stdout.splitlines()[-1] == '(2 "a" b)'
@@ -45,7 +45,7 @@ def test_values_go_to_stdout_alone(tmp_path: Path) -> None:
 
 
 def test_the_exit_code_is_that_of_the_last_input(tmp_path: Path) -> None:
-    """1 after a fault or a refusal that nothing follows; an error before does not count."""
+    """A fault or a compile error of the last input gives 1; earlier errors do not count."""
     assert repl(tmp_path, "(/ 1 0)\n").returncode == 1
     assert repl(tmp_path, "(/ 1 0)\n; that was all\n\n").returncode == 1
     assert repl(tmp_path, "(/ 1 0)\n7\n").returncode == 0
@@ -56,8 +56,8 @@ def test_the_exit_code_is_that_of_the_last_input(tmp_path: Path) -> None:
     assert repl(tmp_path, "").returncode == 0
 
 
-def test_forms_are_evaluated_as_they_come(tmp_path: Path) -> None:
-    """A form over several lines is answered when its last line is there, before the stream ends."""
+def test_a_form_is_evaluated_when_it_is_complete(tmp_path: Path) -> None:
+    """A form of several lines is evaluated after its last line, before the end of the input."""
     process = subprocess.Popen(
         [sys.executable, "-c", LLC, "repl"],
         stdin=subprocess.PIPE,
@@ -76,15 +76,15 @@ def test_forms_are_evaluated_as_they_come(tmp_path: Path) -> None:
     process.stdout.close()
 
 
-def test_errors_have_carets_into_the_input(tmp_path: Path) -> None:
-    """As `llc run -e` shows them, whatever input the place is in."""
+def test_errors_mark_the_place_in_the_input(tmp_path: Path) -> None:
+    """Earlier inputs are quoted too, as in `llc run -e`."""
     done = repl(tmp_path, '(define (half x)\n  (/ x 2))\n(half "a")\n(get-field 5 "a")\n')
     assert "  --> <input 1>:2:3\n  |\n2 |   (/ x 2))\n  |   ^^^^^^^ here" in done.stderr
     assert "--> <input 3>:1:1" in done.stderr
 
 
 def test_commands(tmp_path: Path) -> None:
-    """Each command answers; an unknown one is told with what was meant."""
+    """Each command prints its result; an unknown command gets a suggestion."""
     (tmp_path / "lib.sexp").write_text("(define (f x) (g x))\n(define (g x) (* x x))\n(f 3)\n")
     done = repl(tmp_path, ":load lib.sexp\n(f 5)\n:env\n:doc map\n:reset\n(f 1)\n")
     assert done.stdout.startswith("25\nf  (f x)\ng  (g x)\nit  25\n")
@@ -97,16 +97,16 @@ def test_commands(tmp_path: Path) -> None:
     assert ":disasm" in repl(tmp_path, ":help\n").stdout
 
 
-def test_a_file_stops_at_its_first_error(tmp_path: Path) -> None:
-    """What stands before it is defined, what stands behind it is not; the error is in the file."""
+def test_load_stops_at_the_first_error(tmp_path: Path) -> None:
+    """Definitions before the error remain; the error has the place in the file."""
     (tmp_path / "bad.sexp").write_text("(define a 1)\n(/ a 0)\n(define b 2)\n")
     done = repl(tmp_path, ":load bad.sexp\na\nb\n")
     assert done.stdout == "1\n"
     assert "--> bad.sexp:2:1" in done.stderr
 
 
-def test_why_shows_each_place_with_its_text(tmp_path: Path) -> None:
-    """The innermost call first, each with its line; a fault later replaces it."""
+def test_why_shows_the_backtrace_with_source_lines(tmp_path: Path) -> None:
+    """The innermost call is first; a later fault replaces the backtrace."""
     done = repl(tmp_path, "(define (f x) (+ 1 (g x)))\n(define (g x) (/ 1 x))\n(f 0)\n:why\n")
     places = re.findall(r"--> (.+)", done.stdout)
     assert places == ["<input 2>:1:15", "<input 2>:1:15", "<input 1>:1:20", "<input 3>:1:1"]
@@ -114,7 +114,7 @@ def test_why_shows_each_place_with_its_text(tmp_path: Path) -> None:
     assert "no form has failed" in repl(tmp_path, ":why\n").stdout
 
 
-def test_limits_hold_for_each_form(tmp_path: Path) -> None:
+def test_limits_apply_to_each_form(tmp_path: Path) -> None:
     """Fuel, depth and size, as for a run."""
     text = "(define (f n) (+ 1 (f n)))\n(f 0)\n(range 5000)\n(define (s) (s))\n(s)\n(+ 1 1)\n"
     done = repl(tmp_path, text, "--fuel", "100000", "--max-depth", "100", "--max-size", "1000")
@@ -126,7 +126,7 @@ def test_limits_hold_for_each_form(tmp_path: Path) -> None:
 
 
 class Terminal:
-    """A session at a real terminal, in a project of its own."""
+    """A session at a pseudo-terminal, in its own project."""
 
     def __init__(self, folder: Path, **env: str) -> None:
         self.state = folder / "state"
@@ -137,8 +137,8 @@ class Terminal:
     def prompt(self) -> None:
         self.child.expect("llc>")
 
-    def says(self, text: str, expected: str) -> None:
-        """Type a line; the answer has a line like `expected`."""
+    def evaluate(self, text: str, expected: str) -> None:
+        """Type a line; its result is a line that matches `expected`."""
         self.child.send(text + "\r")
         self.child.expect(expected + "\r\n")
         self.prompt()
@@ -151,20 +151,20 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     terminal.child.close(force=True)
 
 
-def test_a_form_goes_on_until_it_is_closed(terminal: Terminal) -> None:
-    """Enter on an open form begins a new line, indented; on a closed one it evaluates."""
+def test_enter_continues_an_open_form(terminal: Terminal) -> None:
+    """Enter on an open form starts an indented line; on a complete form it evaluates the form."""
     terminal.child.send("(define (f x)\r")
     terminal.child.send("(* x 2))\r")
     terminal.child.expect("f is defined")
     terminal.prompt()
-    terminal.says("(f 21)", "42")
+    terminal.evaluate("(f 21)", "42")
     history = (terminal.state / "llc" / "repl_history").read_text()
     assert "+(define (f x)\n+  (* x 2))\n" in history
 
 
 @pytest.mark.parametrize("code", ["[96;14;13M", "[96;14M", "[;M", "[<0;5M", "[1;2;3;4M", "[M ab"])
-def test_a_mouse_is_not_listened_to(terminal: Terminal, code: str) -> None:
-    """Whatever its terminal makes of it, well formed or not, nothing is shown and the session goes on."""
+def test_mouse_events_are_ignored(terminal: Terminal, code: str) -> None:
+    """Well-formed and malformed escape sequences of a mouse have no effect."""
     terminal.child.send(f"\x1b{code}")
     terminal.child.send("(+ 20 22)\r")
     terminal.child.expect("42\r\n")
@@ -172,9 +172,9 @@ def test_a_mouse_is_not_listened_to(terminal: Terminal, code: str) -> None:
     terminal.prompt()
 
 
-def test_ctrl_c_stops_what_runs_and_keeps_the_session(terminal: Terminal, tmp_path: Path) -> None:
-    """An endless program, then a command of the shell, which is ended; definitions stay."""
-    terminal.says("(define (spin n) (spin (+ n 1)))", "spin is defined")
+def test_ctrl_c_interrupts_evaluation_and_keeps_the_session(terminal: Terminal, tmp_path: Path) -> None:
+    """An endless program, then a shell command, whose process ends; definitions remain."""
+    terminal.evaluate("(define (spin n) (spin (+ n 1)))", "spin is defined")
     terminal.child.send('(begin (log-message "it turns") (spin 0))\r')
     terminal.child.expect("it turns\r\n")
     terminal.child.sendintr()
@@ -191,43 +191,41 @@ def test_ctrl_c_stops_what_runs_and_keeps_the_session(terminal: Terminal, tmp_pa
     terminal.prompt()
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
-    terminal.says("spin", "#<function spin>")
+    terminal.evaluate("spin", "#<function spin>")
 
 
-def test_ctrl_c_drops_what_was_typed_and_ctrl_d_leaves(terminal: Terminal) -> None:
-    """Neither ends the session by accident: an open form is only dropped."""
+def test_ctrl_c_discards_the_input_and_ctrl_d_ends_the_session(terminal: Terminal) -> None:
     terminal.child.send("(+ 1")
     terminal.child.sendintr()
     terminal.prompt()
-    terminal.says("(+ 2 3)", "5")
+    terminal.evaluate("(+ 2 3)", "5")
     terminal.child.sendeof()
     assert terminals.exit_code(terminal.child) == 0
 
 
-def test_names_are_completed(terminal: Terminal) -> None:
-    """Those of the library, and those that were defined here."""
-    terminal.says("(define (my-own-function x) (* 3 x))", "my-own-function is defined")
+def test_names_are_completed_by_tab(terminal: Terminal) -> None:
+    """Names of the library and names defined in the session."""
+    terminal.evaluate("(define (my-own-function x) (* 3 x))", "my-own-function is defined")
     terminal.child.send("(my-own\t")
-    terminal.says(" 4)", "12")
+    terminal.evaluate(" 4)", "12")
     terminal.child.send("(string-app\t")
-    terminal.says(' "a" "b")', '"ab"')
+    terminal.evaluate(' "a" "b")', '"ab"')
 
 
 def test_the_history_is_private(terminal: Terminal) -> None:
-    """Only its owner can read it, and an up-arrow finds what another session was given."""
-    terminal.says("(+ 40 2)", "42")
+    """Only its owner can read the history; the next session starts with it."""
+    terminal.evaluate("(+ 40 2)", "42")
     terminal.child.sendeof()
     terminal.child.expect(pexpect.EOF)
     path = terminal.state / "llc" / "repl_history"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    again = Terminal(terminal.state.parent)
-    again.child.send("\x1b[A\r")
-    again.child.expect("42\r\n")
-    again.child.close(force=True)
+    second = Terminal(terminal.state.parent)
+    second.child.send("\x1b[A\r")
+    second.child.expect("42\r\n")
+    second.child.close(force=True)
 
 
-def test_colours_heed_no_color(tmp_path: Path) -> None:
-    """With `NO_COLOR` no colour is sent, without it there are some."""
+def test_no_color_disables_colours(tmp_path: Path) -> None:
     for env, expected in ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True):
         terminal = Terminal(tmp_path, **env)
         terminal.child.send('(string-append "a" "b")\r')
@@ -239,6 +237,6 @@ def test_colours_heed_no_color(tmp_path: Path) -> None:
 
 
 def test_exit_ends_the_session(terminal: Terminal) -> None:
-    """`(exit 3)` leaves with 3."""
+    """The exit code is the argument of `exit`."""
     terminal.child.send("(exit 3)\r")
     assert terminals.exit_code(terminal.child) == 3

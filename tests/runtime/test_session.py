@@ -1,4 +1,4 @@
-"""REPL sessions: what successive forms define, change and keep."""
+"""REPL sessions: definitions, changes and persistence over successive inputs."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def answers(session: Session, text: str) -> list[Answer]:
 
 
 def value(session: Session, text: str) -> str | None:
-    """What the last form of a text gives; the others end well."""
-    found = answers(session, text)
-    assert all(answer.is_good for answer in found), [answer.error or answer.fault for answer in found]
-    return found[-1].value
+    """The value of the last form of a text; the others must succeed."""
+    results = answers(session, text)
+    assert all(answer.is_good for answer in results), [answer.error or answer.fault for answer in results]
+    return results[-1].value
 
 
 def fault(session: Session, text: str) -> str:
-    """The kind of the fault that a text ends in."""
+    """The kind of the fault that ends a text."""
     last = answers(session, text)[-1]
     assert last.fault is not None
     return last.fault.kind
 
 
-def refusal(session: Session, text: str) -> str:
-    """The first error that a text is refused for."""
+def first_error(session: Session, text: str) -> str:
+    """The id of the first compile error of a text."""
     last = answers(session, text)[-1]
     assert last.error is not None
     return next(finding.id for finding in last.error.diagnostics if finding.is_error)
@@ -52,22 +52,22 @@ def refusal(session: Session, text: str) -> str:
 # --- definitions ------------------------------------------------------------------------------
 
 
-def test_definitions_stay(session: Session) -> None:
-    """Functions, variables and macros of one input are there in the next."""
+def test_definitions_persist(session: Session) -> None:
+    """Functions, variables and macros of an input are defined in the next."""
     value(session, "(define (double x) (* 2 x)) (define n 21)")
     value(session, "(define-syntax twice (syntax-rules () ((_ f x) (f (f x)))))")
     assert value(session, "(twice double n)") == "84"
 
 
-def test_nothing_is_evaluated_again(session: Session) -> None:
-    """A counter counts each evaluation once, however many inputs follow."""
+def test_earlier_inputs_are_not_evaluated_again(session: Session) -> None:
+    """A counter counts each evaluation once."""
     value(session, "(define n 0) (define (next) (set! n (+ n 1)) n)")
     assert [value(session, "(next)") for _ in range(3)] == ["1", "2", "3"]
     assert value(session, "n") == "3"
 
 
 def test_closures_share_their_variables_across_inputs(session: Session) -> None:
-    """Two functions made together see each other's changes, later and from outside."""
+    """Two closures of one scope see each other's assignments, also in later inputs."""
     value(session, "(define (make) (define n 0) (list (lambda () (set! n (+ n 1)) n) (lambda () n)))")
     value(session, "(define pair (make))")
     value(session, "((first pair))")
@@ -75,35 +75,34 @@ def test_closures_share_their_variables_across_inputs(session: Session) -> None:
     assert value(session, "((second pair))") == "2"
 
 
-def test_a_definition_replaced_is_seen_by_its_users(session: Session) -> None:
-    """A function that calls another calls what that is now; so does one that was kept as a value."""
-    value(session, "(define (rate) 2) (define (price n) (* n (rate))) (define kept (list price))")
+def test_a_replaced_definition_is_used_by_its_callers(session: Session) -> None:
+    """Callers, also those that are stored as values, call the new definition."""
+    value(session, "(define (rate) 2) (define (price n) (* n (rate))) (define stored (list price))")
     value(session, "(define (rate) 3)")
     assert value(session, "(price 10)") == "30"
-    assert value(session, "((first kept) 10)") == "30"
-    found = answers(session, "(define (rate) 4)")[0].input
-    assert found is not None
-    assert found.replaced == ("rate",)
+    assert value(session, "((first stored) 10)") == "30"
+    definition = answers(session, "(define (rate) 4)")[0].input
+    assert definition is not None
+    assert definition.replaced == ("rate",)
 
 
-def test_a_value_may_use_what_it_replaces(session: Session) -> None:
-    """The old value is there until the new one is."""
+def test_a_new_value_may_use_the_old_value(session: Session) -> None:
     assert value(session, "(define x 1) (define x (+ x 1)) (define x (* x 10)) x") == "20"
 
 
-def test_a_library_name_can_be_taken_and_is_told(session: Session) -> None:
-    """A definition of `length` hides the library's, from then on."""
-    found = answers(session, "(define (length l) 7) (length nil)")
-    assert found[0].input is not None
-    assert found[0].input.replaced == ("length",)
-    assert found[1].value == "7"
+def test_a_library_function_can_be_replaced_with_a_notice(session: Session) -> None:
+    """A definition of `length` hides that of the library."""
+    results = answers(session, "(define (length l) 7) (length nil)")
+    assert results[0].input is not None
+    assert results[0].input.replaced == ("length",)
+    assert results[1].value == "7"
 
 
 def test_functions_may_use_names_defined_later(session: Session) -> None:
-    """A warning, then a fault where it is too early, then the function; no warning within one text."""
-    found = answers(session, "(define (f x) (g x))")[0].input
-    assert found is not None
-    assert [finding.id for finding in found.diagnostics] == ["unbound-name"]
+    """A warning, a fault if called too early, then the function; names of the same text cause no warning."""
+    definition = answers(session, "(define (f x) (g x))")[0].input
+    assert definition is not None
+    assert [finding.id for finding in definition.diagnostics] == ["unbound-name"]
     assert fault(session, "(f 1)") == "uninitialised"
     assert value(session, "(define (g x) (+ x 1)) (f 1)") == "2"
     both = answers(
@@ -114,46 +113,45 @@ def test_functions_may_use_names_defined_later(session: Session) -> None:
 
 
 def test_unbound_names_outside_functions_are_errors(session: Session) -> None:
-    """They would be asked for at once; so are names of other languages, wherever they stand."""
-    assert refusal(session, "(+ 1 nobody)") == "unbound-name"
-    assert refusal(session, "(define (f) (println 1))") == "unbound-name"
+    """So are names of other languages, also inside functions."""
+    assert first_error(session, "(+ 1 nobody)") == "unbound-name"
+    assert first_error(session, "(define (f) (println 1))") == "unbound-name"
 
 
-def test_calls_are_checked_against_what_is_defined(session: Session) -> None:
-    """The arity of a function that was defined earlier is known, unless somebody assigns it."""
+def test_calls_are_checked_against_earlier_definitions(session: Session) -> None:
+    """The arity of an earlier function is known, unless its name is assigned."""
     value(session, "(define (two a b) a)")
-    assert refusal(session, "(two 1)") == "wrong-arity"
-    assert refusal(session, "(lambda () (two 1 2 3))") == "wrong-arity"
+    assert first_error(session, "(two 1)") == "wrong-arity"
+    assert first_error(session, "(lambda () (two 1 2 3))") == "wrong-arity"
     value(session, "(set! two (lambda (a) a))")
     assert value(session, "(two 1)") == "1"
 
 
-def test_a_refused_form_changes_nothing(session: Session) -> None:
-    """Neither the names it would have defined nor those it would have replaced."""
+def test_a_form_with_a_compile_error_changes_nothing(session: Session) -> None:
+    """It neither defines nor replaces a name."""
     value(session, "(define (f) 1)")
-    assert refusal(session, "(begin (define (f) 2) (define (g) 3) (if 1))") != ""
+    assert first_error(session, "(begin (define (f) 2) (define (g) 3) (if 1))") != ""
     assert value(session, "(f)") == "1"
-    assert refusal(session, "(g)") == "unbound-name"
+    assert first_error(session, "(g)") == "unbound-name"
 
 
-def test_a_fault_keeps_what_was_done_before(session: Session) -> None:
-    """Forms before it count, those after it are not evaluated, its own name is not defined."""
+def test_forms_before_a_fault_take_effect(session: Session) -> None:
+    """Later forms are not evaluated, and the name of the failed definition is not defined."""
     assert fault(session, "(define a 1) (define b (/ a 0)) (define a 2)") == "division-by-zero"
     assert value(session, "a") == "1"
-    assert refusal(session, "b") == "unbound-name"
+    assert first_error(session, "b") == "unbound-name"
     value(session, "(define b 5)")
     assert value(session, "b") == "5"
 
 
 def test_a_definition_that_fails_keeps_the_old_value(session: Session) -> None:
-    """What was there is there still."""
     value(session, "(define a 1)")
     assert fault(session, "(define a (/ 1 0))") == "division-by-zero"
     assert value(session, "a") == "1"
 
 
 def test_the_last_value_is_it(session: Session) -> None:
-    """`it` is the value of the last expression; definitions and faults leave it."""
+    """`it` is the value of the last expression; definitions and faults do not change it."""
     assert value(session, "(* 6 7)") == "42"
     value(session, "(define x 1)")
     fault(session, "(/ 1 0)")
@@ -161,15 +159,15 @@ def test_the_last_value_is_it(session: Session) -> None:
     assert value(session, "(list it (lambda () it))") == "(43 #<function lambda-1>)"
 
 
-def test_bind_defines_at_the_top(session: Session) -> None:
-    """As in a file: it gives its value, and inside another form it defines too."""
+def test_bind_defines_a_top_level_name(session: Session) -> None:
+    """As in a file: its value is that of the name, and nested uses define too."""
     assert value(session, "(bind x 5)") == "5"
     assert value(session, "(if (> x 1) (bind y 6) nil)") == "6"
     assert value(session, "(bind x (+ x y)) x") == "11"
 
 
-def test_macros_keep_to_what_they_meant(session: Session) -> None:
-    """A macro's own variables are not those of its user, in whatever input he uses it."""
+def test_macros_are_hygienic_across_inputs(session: Session) -> None:
+    """Variables of a macro differ from those at the place of use, in every input."""
     value(
         session,
         "(define t 10) (define-syntax swap (syntax-rules () ((_ a b) (let ((t a)) (set! a b) (set! b t)))))",
@@ -181,8 +179,8 @@ def test_macros_keep_to_what_they_meant(session: Session) -> None:
     assert value(session, "(add 5 3)") == "15"
 
 
-def test_imports_stay(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The names of an imported file are there in later inputs, its forms run once."""
+def test_imports_persist(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of an imported file are defined in later inputs; its forms run once."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lib.sexp").write_text("(define n 0) (define (next) (set! n (+ n 1)) n) (next)")
     value(session, '(import "lib.sexp")')
@@ -190,8 +188,8 @@ def test_imports_stay(session: Session, tmp_path: Path, monkeypatch: pytest.Monk
     assert value(session, '(import "lib.sexp") (next)') == "3"
 
 
-def test_loop_forms_and_their_config(session: Session) -> None:
-    """The director's loop sets `*loop-config*` for functions that were defined before."""
+def test_a_loop_form_sets_loop_config(session: Session) -> None:
+    """Functions defined before the director's loop see `*loop-config*`."""
     value(session, "(define (most) (get-field *loop-config* 'max-iterations))")
     loop = """(director-evaluator-loop (max-iterations 4) (initial-director-input 0)
       (director (lambda (input n) n)) (executor (lambda (plan n) (most)))
@@ -201,41 +199,42 @@ def test_loop_forms_and_their_config(session: Session) -> None:
     assert value(session, "*loop-config*") == "null"
 
 
-# --- running ----------------------------------------------------------------------------------
+# --- evaluation -------------------------------------------------------------------------------
 
 
-def test_effects_happen(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command of the shell runs, once."""
+def test_effects_are_performed_once(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     value(session, '(system:execute_shell_command (command "echo ran >> log"))')
     value(session, "1")
     assert (tmp_path / "log").read_text() == "ran\n"
 
 
-def test_exit_leaves(session: Session) -> None:
-    """`exit` is for whoever holds the session."""
+def test_exit_raises_exited(session: Session) -> None:
+    """The owner of the session handles `Exited`."""
     with pytest.raises(Exited) as exited:
         answers(session, "(exit 3)")
     assert exited.value.code == 3
 
 
 def test_an_endless_program_is_interrupted(session: Session) -> None:
-    """The session goes on with what it had."""
+    """The session keeps its definitions."""
     value(session, "(define n 0) (define (spin) (set! n 1) (spin))")
     interrupt = Interrupt()
     before = signal.signal(signal.SIGALRM, lambda *_: interrupt.set())
     signal.setitimer(signal.ITIMER_REAL, 0.1)
     try:
-        found = list(session.run(session.source("(spin)"), interrupt))
+        results = list(session.run(session.source("(spin)"), interrupt))
     finally:
         signal.signal(signal.SIGALRM, before)
         interrupt.close()
-    assert found[-1].is_interrupted
+    assert results[-1].is_interrupted
     assert value(session, "n") == "1"
 
 
-class _Impatient(World):
-    """A world in which somebody presses Ctrl-C during every effect."""
+class _InterruptingWorld(World):
+    """A world that sets the interrupt during every effect."""
 
     def perform(self, effect: object, context: Context) -> dict[str, object]:
         context.interrupt.set()
@@ -243,15 +242,15 @@ class _Impatient(World):
 
 
 def test_an_effect_is_interrupted() -> None:
-    """The wait ends, the form is given up, the next one runs."""
-    session = Session(_Impatient())
+    """The interrupted form ends; the next form runs."""
+    session = Session(_InterruptingWorld())
     assert answers(session, "(define x 1) (sleep 60)")[-1].is_interrupted
     assert value(session, "x") == "1"
     session.close()
 
 
 def test_fuel_bounds_each_form() -> None:
-    """Out of fuel is a fault with its place."""
+    """Running out of fuel is a fault with a span."""
     session = Session(fuel=10_000)
     value(session, "(define (spin) (spin))")
     assert fault(session, "(spin)") == "out-of-fuel"
@@ -261,26 +260,27 @@ def test_fuel_bounds_each_form() -> None:
     session.close()
 
 
-def test_a_long_session_forgets_what_nobody_can_call(session: Session) -> None:
-    """Thousands of inputs leave few functions; closures that are kept go on working."""
+def test_unreachable_functions_of_a_session_are_removed(session: Session) -> None:
+    """Reachable closures continue to work after thousands of inputs."""
     value(
-        session, "(define (make n) (lambda (x) (map (lambda (y) (+ n y)) (list x)))) (define kept (make 5))"
+        session,
+        "(define (make n) (lambda (x) (map (lambda (y) (+ n y)) (list x)))) (define closure (make 5))",
     )
-    value(session, "(define held (list (dict (f kept)) (cons kept nil)))")
+    value(session, "(define held (list (dict (f closure)) (cons closure nil)))")
     for number in range(3 * SWEEP_AT):
         value(session, f"(define (f x) (+ x {number}))")
     assert session._linker.count < SWEEP_AT + 20
     assert len(session._linker.image.sources) < SWEEP_AT + 20
-    assert value(session, "(list (kept 1) ((get (first held) 'f) 2) ((first (second held)) 3) (f 0))") == (
+    assert value(session, "(list (closure 1) ((get (first held) 'f) 2) ((first (second held)) 3) (f 0))") == (
         f"((6) (7) (8) {3 * SWEEP_AT - 1})"
     )
 
 
-# --- looking ----------------------------------------------------------------------------------
+# --- inspection -------------------------------------------------------------------------------
 
 
-def test_ir_and_bytecode_are_those_that_run(session: Session) -> None:
-    """Of a name, of a form, of what came last; functions inside are shown, the library's are not."""
+def test_ir_and_bytecode_are_shown(session: Session) -> None:
+    """Of a name, a form or the last input; with nested functions, without those of the library."""
     value(session, "(define (f l) (map (lambda (x) (* x 2)) l))")
     text = session.ir("f")
     assert text.startswith("function f(l)")
@@ -293,45 +293,44 @@ def test_ir_and_bytecode_are_those_that_run(session: Session) -> None:
     assert "CLOSURE" in session.bytecode("f")
 
 
-def test_looking_changes_nothing(session: Session) -> None:
-    """`:ir` and `:expand` compile a definition without making it, and what comes next has its own names."""
+def test_inspection_defines_nothing(session: Session) -> None:
+    """`:ir` and `:expand` compile a definition without evaluating it."""
     value(session, "(define (f) 1)")
     session.ir("(define (f) 2)")
     session.expanded(session.source("(define (g) 2)"))
     assert value(session, "(f)") == "1"
-    assert refusal(session, "(g)") == "unbound-name"
+    assert first_error(session, "(g)") == "unbound-name"
     value(session, "(define (f) (map abs '(-3)))")
     assert value(session, "(f)") == "(3)"
 
 
-def test_reset_forgets(session: Session) -> None:
-    """Definitions, macros and the last value are gone."""
+def test_reset_removes_all_definitions(session: Session) -> None:
+    """And the last value."""
     value(session, "(define x 1) (define-syntax m (syntax-rules () ((_) 1))) 5")
     session.reset()
-    assert refusal(session, "x") == "unbound-name"
+    assert first_error(session, "x") == "unbound-name"
     assert value(session, "it") == "null"
     assert list(session.variables()) == []
 
 
-def test_errors_of_the_reader_refuse_the_whole_input(session: Session) -> None:
-    """Nothing of a text that cannot be read is evaluated."""
-    assert refusal(session, "(define x 1) (+ 1") == "unclosed-form"
-    assert refusal(session, "x") == "unbound-name"
+def test_a_syntax_error_rejects_the_complete_input(session: Session) -> None:
+    assert first_error(session, "(define x 1) (+ 1") == "unclosed-form"
+    assert first_error(session, "x") == "unbound-name"
 
 
-def test_tasks_stay_and_are_replaced(session: Session) -> None:
-    """A task that was defined can be called later, as it is now; its calls are checked."""
+def test_tasks_persist_and_can_be_replaced(session: Session) -> None:
+    """Calls are checked against the current definition."""
     value(session, '(defatom greet (params name) (instructions "Hi {{name}}"))')
-    assert refusal(session, "(lambda () (greet (nme 1)))") == "unknown-parameter"
-    found = answers(session, '(defatom greet (params who) (instructions "Ho {{who}}"))')[0].input
-    assert found is not None
-    assert found.replaced == ("greet",)
+    assert first_error(session, "(lambda () (greet (nme 1)))") == "unknown-parameter"
+    definition = answers(session, '(defatom greet (params who) (instructions "Ho {{who}}"))')[0].input
+    assert definition is not None
+    assert definition.replaced == ("greet",)
     value(session, '(define (later) (greet (who "x")))')
     assert dict(session.variables())["greet"].startswith("task (greet")
 
 
 def test_tools_and_loops_of_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a flow in a file can call, a session can: built-in tools, and the project's loops."""
+    """A session can call built-in tools and the project's loops, as a flow can."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".loops").mkdir()
     (tmp_path / ".loops" / "touch.yaml").write_text(

@@ -35,61 +35,61 @@ OPTIONS = subcommands.find("task").options
 NONE = TaskRegistry()
 
 
-def values(*words: str) -> str:
+def call_text(*words: str) -> str:
     return task_line.read(["user:review", *words], NONE, own=OWN, options=OPTIONS).text
 
 
-def refusal(*words: str) -> UserError:
+def read_error(*words: str) -> UserError:
     with pytest.raises(UserError) as caught:
         task_line.read(["user:review", *words], NONE, own=OWN, options=OPTIONS)
     assert len(caught.value.message) < 500
     return caught.value
 
 
-def test_a_value_is_what_the_parameter_s_type_makes_of_it() -> None:
-    """A text stays one; numbers and truth are read where they are asked for."""
-    assert values("diff=5") == '(user:review (diff "5"))'
-    assert values("diff=x", "depth=5", "ratio=1.5", "be_strict=no") == (
+def test_a_value_is_read_by_the_type_of_its_parameter() -> None:
+    """Strings are unchanged; numbers and booleans are parsed."""
+    assert call_text("diff=5") == '(user:review (diff "5"))'
+    assert call_text("diff=x", "depth=5", "ratio=1.5", "be_strict=no") == (
         '(user:review (diff "x") (depth 5) (ratio 1.5) (be_strict false))'
     )
 
 
 def test_json_begins_with_a_bracket_or_a_quotation_mark() -> None:
-    """Lists, maps and texts; a text that begins so is written as JSON."""
-    assert values("diff=x", 'tags=["a", {"b": null}]') == (
+    """Lists, maps and strings; a string with such a first character is written as JSON."""
+    assert call_text("diff=x", 'tags=["a", {"b": null}]') == (
         '(user:review (diff "x") (tags (list "a" (dict ("b" null)))))'
     )
-    assert values('diff="[x]\\n"') == '(user:review (diff "[x]\\n"))'
-    assert "is not valid JSON" in refusal("diff=[x]").message
-    assert "diff='\"[x]\"'" in (refusal("diff=[x]").help or "")
-    assert "NaN" in refusal("diff=[NaN]").message
-    assert refusal("diff=" + "[" * 100_000).id == "bad-task"
+    assert call_text('diff="[x]\\n"') == '(user:review (diff "[x]\\n"))'
+    assert "is not valid JSON" in read_error("diff=[x]").message
+    assert "diff='\"[x]\"'" in (read_error("diff=[x]").help or "")
+    assert "NaN" in read_error("diff=[NaN]").message
+    assert read_error("diff=" + "[" * 100_000).id == "bad-task"
 
 
-def test_an_unknown_parameter_has_the_name_that_it_has_in_the_language() -> None:
-    assert refusal("wat=1").id == "unknown-parameter"
+def test_an_unknown_parameter_has_the_diagnostic_id_of_the_compiler() -> None:
+    assert read_error("wat=1").id == "unknown-parameter"
 
 
 def test_a_flag_is_true_and_may_have_hyphens() -> None:
     """`--be-strict` is the parameter `be_strict`; a flag may have a value."""
-    assert values("diff=x", "--be-strict") == '(user:review (diff "x") (be_strict true))'
-    assert values("diff=x", "--depth=3") == '(user:review (diff "x") (depth 3))'
-    assert "a flag" in refusal("--diff").message
+    assert call_text("diff=x", "--be-strict") == '(user:review (diff "x") (be_strict true))'
+    assert call_text("diff=x", "--depth=3") == '(user:review (diff "x") (depth 3))'
+    assert "a flag" in read_error("--diff").message
 
 
-def test_a_flag_that_the_task_has_is_not_llc_s() -> None:
-    """`--quiet` is the parameter, `--json` is llc's."""
+def test_a_parameter_of_the_task_overrides_an_option_of_llc() -> None:
+    """`--quiet` is the parameter, `--json` the option of llc."""
     line = ["user:review", "diff=x", "--quiet", "--json", "--jobs", "2"]
     call = task_line.read(line, NONE, own=OWN, options=OPTIONS)
     assert call.text == '(user:review (diff "x") (quiet true))'
     assert call.llc_options == {"json": True, "jobs": 2}
 
 
-def test_files_and_context_go_along() -> None:
-    """What every task takes; a single path, or any other single text, needs no list."""
-    assert values("diff=x", "files=a b.py") == '(user:review (diff "x") (files (list "a b.py")))'
-    assert values("diff=x", "tags=urgent") == '(user:review (diff "x") (tags (list "urgent")))'
-    assert values("diff=x", 'context={"fresh_context": "enabled"}').endswith(
+def test_every_task_has_files_and_context() -> None:
+    """A single path, or another single string, needs no list."""
+    assert call_text("diff=x", "files=a b.py") == '(user:review (diff "x") (files (list "a b.py")))'
+    assert call_text("diff=x", "tags=urgent") == '(user:review (diff "x") (tags (list "urgent")))'
+    assert call_text("diff=x", 'context={"fresh_context": "enabled"}').endswith(
         '(context (dict ("fresh_context" "enabled"))))'
     )
 
@@ -108,25 +108,23 @@ def test_files_and_context_go_along() -> None:
         (("diff=x", "--script"), "needs a value", None),
     ],
 )
-def test_what_is_wrong_is_told(words: tuple[str, ...], message: str, help: str | None) -> None:
-    """Each mistake is named with what to write instead."""
-    error = refusal(*words)
+def test_mistakes_are_reported_with_help(words: tuple[str, ...], message: str, help: str | None) -> None:
+    error = read_error(*words)
     assert message in error.message
     if help is not None:
         assert help in (error.help or "")
 
 
-def test_a_long_word_is_not_repeated_whole() -> None:
-    """Messages are bounded whatever was given."""
-    assert len(refusal("x" * 100_000).message) < 200
-    assert len(refusal("depth=" + "9" * 5000).message) < 200
+def test_a_long_word_is_truncated_in_messages() -> None:
+    assert len(read_error("x" * 100_000).message) < 200
+    assert len(read_error("depth=" + "9" * 5000).message) < 200
     with pytest.raises(UserError) as caught:
         task_line.read(["n" * 100_000], NONE)
     assert len(caught.value.message) < 200
 
 
 def test_an_expression_begins_with_a_bracket() -> None:
-    """With a quotation mark before it too, and behind it; columns stay."""
+    """Surrounding quotation marks are removed without a change of columns."""
     assert task_line.read(["'(+ 1 2)"], NONE).text == " (+ 1 2)"
     assert task_line.expression("'(+ 1 2)'") == " (+ 1 2)"
     assert task_line.read(["(+ 1 2)", "--json"], NONE, options=OPTIONS).llc_options == {"json": True}
@@ -134,8 +132,8 @@ def test_an_expression_begins_with_a_bracket() -> None:
         task_line.read(["(+ 1 2)", "3"], NONE)
 
 
-def test_the_words_of_a_line_are_a_shell_s() -> None:
-    """Quotation marks are taken off; JSON behind a `=` needs none around it."""
+def test_a_line_is_split_as_in_a_shell() -> None:
+    """Quotation marks are removed; JSON after a `=` needs none around it."""
     split = task_line.split
     assert split("""a b='c d' e="f g"  h\\ i""") == ["a", "b=c d", 'e="f g"', "h i"]
     assert split("""x {"a": 1}""") == ["x", "{a:", "1}"]
@@ -152,14 +150,13 @@ JSON = st.recursive(
 
 
 @given(JSON.filter(lambda value: "\x00" not in json.dumps(value)))
-def test_plain_data_is_written_as_an_expression_that_gives_it(value: Any) -> None:
-    """Whatever JSON can hold goes through the language unchanged."""
+def test_data_is_written_as_an_expression_with_the_same_value(value: Any) -> None:
     assert llc.evaluate(task_line.written(value)) == value
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc"]))))
 def test_quoted_words_are_read_back(words: list[str]) -> None:
-    """What `shlex.join` writes is read as the same words, JSON behind a `=` apart."""
+    """Words written by `shlex.join` are split into the same words, except JSON after a `=`."""
     import shlex
 
     words = [word.replace("=", "-") for word in words]

@@ -1,4 +1,4 @@
-"""Tools in the real world: files, commands with all kinds of values, misbehaving Python functions."""
+"""Tools in a real world: files, commands with all kinds of values, misbehaving Python functions."""
 
 from __future__ import annotations
 
@@ -66,25 +66,27 @@ def perform(world: World, interrupt: Interrupt) -> Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def use(perform: Callable[..., dict[str, Any]]) -> Use:
-    """Use a tool: one that is built in, or one that a declaration (YAML, without its name) makes."""
+    """Use a built-in tool, or the tool of a declaration (YAML without its name)."""
 
     def use(tool: str, /, **args: Any) -> dict[str, Any]:
         if tool.startswith("system:"):
             return perform("tool", name=tool, args=args)
-        (made,), found = read_tools(text_source(f"- name: own\n  {tool}", "tools.yaml"))
-        assert [item for item in found if item.is_error] == []
-        values = {parameter.name: parameter.default for parameter in made.order} | args
-        given = {name: value for name, value in values.items() if value is not None}
-        return perform("tool", name="own", args=given, definition=made.definition, timeout_s=made.timeout_s)
+        (definition,), findings = read_tools(text_source(f"- name: own\n  {tool}", "tools.yaml"))
+        assert [item for item in findings if item.is_error] == []
+        values = {parameter.name: parameter.default for parameter in definition.order} | args
+        present = {name: value for name, value in values.items() if value is not None}
+        return perform(
+            "tool", name="own", args=present, definition=definition.definition, timeout_s=definition.timeout_s
+        )
 
     return use
 
 
-# --- the shell in another folder ----------------------------------------------------------------
+# --- shell commands in a folder -----------------------------------------------------------------
 
 
-def test_a_command_runs_in_the_folder_it_names(perform: Use, tmp_path: Path) -> None:
-    """Plain commands and those of a shell; the run stays where it is."""
+def test_a_command_runs_in_the_given_folder(perform: Use, tmp_path: Path) -> None:
+    """With and without a shell; the working directory of the run is unchanged."""
     (tmp_path / "-a b").mkdir()
     for command in ("pwd", "pwd; true"):
         result = perform("shell", command=command, cwd="-a b")
@@ -92,15 +94,14 @@ def test_a_command_runs_in_the_folder_it_names(perform: Use, tmp_path: Path) -> 
     assert os.getcwd() == str(tmp_path)
 
 
-def test_a_folder_that_is_none_is_an_error(perform: Use) -> None:
+def test_a_missing_folder_is_an_error(perform: Use) -> None:
     """The command is not run."""
     result = perform("shell", command="touch ran", cwd="nowhere")
     assert (result["exit_code"], result["error"]["kind"]) == (126, "no-folder")
     assert perform("shell", command="true", cwd="a\0b")["error"]["kind"] == "no-folder"
 
 
-def test_a_command_in_a_folder_is_bounded_in_time(perform: Use) -> None:
-    """As any other: its group is ended."""
+def test_a_timeout_ends_a_command_in_a_folder(perform: Use) -> None:
     result = perform("shell", command="sleep 60", cwd=".", timeout_s=0.2)
     assert result["timed_out"] == "action"
 
@@ -109,33 +110,34 @@ def test_a_command_in_a_folder_is_bounded_in_time(perform: Use) -> None:
 
 
 def test_files_are_read_in_order(use: Use, tmp_path: Path) -> None:
-    """What cannot be read says so where its content would be."""
+    """The content of a file that cannot be read is an error message."""
     (tmp_path / "a.txt").write_text("ä\n")
     (tmp_path / "large").write_bytes(b"x" * 101)
     (tmp_path / "bin").write_bytes(b"\xff\x00")
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     paths = ["a.txt", "none", "large", "bin", "folder", "pipe", "a\0b", "a.txt"]
-    found = use("system:read_files", file_paths=paths, max_bytes=100)["value"]
-    assert [entry["path"] for entry in found] == paths
-    assert found[0] == found[-1] == {"path": "a.txt", "content": "ä\n", "size": 3}
-    kinds = [entry["error"]["kind"] for entry in found[1:-1]]
+    entries = use("system:read_files", file_paths=paths, max_bytes=100)["value"]
+    assert [entry["path"] for entry in entries] == paths
+    assert entries[0] == entries[-1] == {"path": "a.txt", "content": "ä\n", "size": 3}
+    kinds = [entry["error"]["kind"] for entry in entries[1:-1]]
     assert kinds == ["not-found", "too-large", "not-text", "not-a-file", "not-a-file", "unreadable"]
-    assert all(entry["content"] == f"[{entry['error']['message']}]" for entry in found[1:-1])
-    assert found[2]["content"] == "[`large` has 101 bytes, more than 100]"
+    assert all(entry["content"] == f"[{entry['error']['message']}]" for entry in entries[1:-1])
+    assert entries[2]["content"] == "[`large` has 101 bytes, more than 100]"
 
 
-def test_files_together_have_a_limit(use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not fit any more is marked; a smaller one that follows is read."""
+def test_the_total_size_of_files_is_limited(
+    use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file beyond the limit has an error; a smaller file after it is read."""
     monkeypatch.setattr(builtin_tools, "MAX_TOTAL", 10)
     for name, size in (("a", 6), ("b", 5), ("c", 4)):
         (tmp_path / name).write_text("x" * size)
-    found = use("system:read_files", file_paths=["a", "b", "c"], max_bytes=100)["value"]
-    assert ["error" in entry for entry in found] == [False, True, False]
+    entries = use("system:read_files", file_paths=["a", "b", "c"], max_bytes=100)["value"]
+    assert ["error" in entry for entry in entries] == [False, True, False]
 
 
-def test_paths_are_texts(use: Use) -> None:
-    """Anything else, or far too many of them, is an error of the tool."""
+def test_invalid_or_too_many_paths_are_an_error(use: Use) -> None:
     assert use("system:read_files", file_paths=[5], max_bytes=1)["error"]["kind"] == "type-error"
     many = use("system:read_files", file_paths=["x"] * 1001, max_bytes=1)
     assert many["error"]["kind"] == "too-many-files"
@@ -145,20 +147,20 @@ def test_paths_are_texts(use: Use) -> None:
 
 
 def test_a_folder_is_listed_in_order(use: Use, tmp_path: Path) -> None:
-    """Names sorted, folders with a slash, hidden ones too."""
+    """Names are sorted, folders have a slash, hidden files are included."""
     for name in ("b", "a", ".hidden"):
         (tmp_path / name).touch()
     (tmp_path / "sub").mkdir()
-    found = use("system:list_directory", directory_path=".", max_entries=10)
-    assert found["value"] == [".hidden", "a", "b", "sub/"]
+    result = use("system:list_directory", directory_path=".", max_entries=10)
+    assert result["value"] == [".hidden", "a", "b", "sub/"]
 
 
 @pytest.mark.parametrize(
     ("path", "kind"),
     [("none", "not-found"), ("file", "not-a-folder"), ("a\0", "unreadable"), (".", "too-large")],
 )
-def test_what_is_no_folder_cannot_be_listed(use: Use, tmp_path: Path, path: str, kind: str) -> None:
-    """Nor one with more entries than asked for."""
+def test_a_folder_that_cannot_be_listed_is_an_error(use: Use, tmp_path: Path, path: str, kind: str) -> None:
+    """A missing folder, a file, an invalid path, or more entries than allowed."""
     (tmp_path / "file").touch()
     (tmp_path / "other").touch()
     assert use("system:list_directory", directory_path=path, max_entries=1)["error"]["kind"] == kind
@@ -168,7 +170,7 @@ def test_what_is_no_folder_cannot_be_listed(use: Use, tmp_path: Path, path: str,
 
 
 def test_a_file_is_written_with_its_folders(use: Use, tmp_path: Path) -> None:
-    """New or in place of another, whose permissions stay; nothing is left beside it."""
+    """A replaced file keeps its permissions; no temporary file remains."""
     result = use("system:write_file", file_path="a/b/c.txt", content="ä", overwrite=True)
     assert result["value"] == {"file_path": "a/b/c.txt", "bytes": 2, "created": True}
     os.chmod(tmp_path / "a/b/c.txt", 0o750)
@@ -179,8 +181,8 @@ def test_a_file_is_written_with_its_folders(use: Use, tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "a/b") == ["c.txt"]
 
 
-def test_a_file_may_be_written_by_several_at_once(tmp_path: Path) -> None:
-    """One of them is the last; nothing is mixed and nothing is left behind."""
+def test_concurrent_writes_of_a_file_are_atomic(tmp_path: Path) -> None:
+    """The content is that of one writer, and no temporary file remains."""
     path = tmp_path / "file"
     texts = [str(number) * 100_000 for number in range(8)]
 
@@ -197,7 +199,7 @@ def test_a_file_may_be_written_by_several_at_once(tmp_path: Path) -> None:
 
 
 def test_a_link_is_followed(use: Use, tmp_path: Path) -> None:
-    """The file it leads to is written; the link stays."""
+    """The target is written; the link remains."""
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")
     use("system:write_file", file_path="link", content="new", overwrite=True)
@@ -216,10 +218,7 @@ def test_a_link_is_followed(use: Use, tmp_path: Path) -> None:
         ("new", "\ud800", "not-text"),
     ],
 )
-def test_a_file_that_cannot_be_written_stays_as_it_is(
-    use: Use, tmp_path: Path, path: str, content: str, kind: str
-) -> None:
-    """The error says why; nothing is left behind."""
+def test_a_failed_write_changes_nothing(use: Use, tmp_path: Path, path: str, content: str, kind: str) -> None:
     (tmp_path / "there").write_text("old")
     (tmp_path / "folder").mkdir()
     result = use("system:write_file", file_path=path, content=content, overwrite=False)
@@ -247,10 +246,10 @@ SHOW = """command: [python3, -c, "import sys, json; print(json.dumps(sys.argv[1:
         ('"$${a}"', {"a": 1}, ["${a}"]),
     ],
 )
-def test_a_list_is_words_for_a_program(
+def test_a_list_is_run_without_a_shell(
     use: Use, words: str, args: dict[str, Any], expected: list[str]
 ) -> None:
-    """No shell reads them; a list is so many words, what is left out leaves its word out."""
+    """A list value expands to several arguments; an omitted parameter removes its argument."""
     assert use(SHOW.format(words=words), **args)["value"] == expected
 
 
@@ -259,8 +258,8 @@ TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
 @given(first=TEXTS, second=TEXTS)
-def test_a_shell_gets_values_as_they_are(use: Use, first: str, second: str) -> None:
-    """Outside quotes, in double and in single ones, and in a here-document: each is one word."""
+def test_values_are_quoted_for_the_shell(use: Use, first: str, second: str) -> None:
+    """Outside quotes, in double and single quotes, and in a here-document."""
     tool = """parameters: [a, b, many]
   command: |
     printf '%s\\0' ${a} "x ${b} y" '${a}' ${many}
@@ -285,8 +284,8 @@ def test_a_shell_gets_values_as_they_are(use: Use, first: str, second: str) -> N
         ("text", "kill -9 $$", {"error": "signal"}),
     ],
 )
-def test_what_a_command_gives(use: Use, output: str, command: str, expected: dict[str, Any]) -> None:
-    """Text, JSON or the result of it; else an error that tells what it wrote."""
+def test_results_of_a_command(use: Use, output: str, command: str, expected: dict[str, Any]) -> None:
+    """Text, JSON or the complete result; otherwise an error."""
     result = use(f"command: {json.dumps(command)}\n  output: {output}")
     if "error" in expected:
         assert result["error"]["kind"] == expected["error"]
@@ -305,8 +304,7 @@ def test_what_a_command_gives(use: Use, output: str, command: str, expected: dic
         assert value == expected["value"]
 
 
-def test_an_error_tells_what_was_written(use: Use) -> None:
-    """The exit code, and the end of what stands on standard error."""
+def test_the_error_of_a_command_has_exit_code_and_stderr(use: Use) -> None:
     error = use("command: 'echo because >&2; exit 3'")["error"]
     assert error["message"] == "exit code 3: because"
     assert error["details"] == {"exit_code": 3, "stderr": "because\n"}
@@ -324,16 +322,15 @@ def test_an_error_tells_what_was_written(use: Use) -> None:
     ],
 )
 def test_a_command_that_cannot_run_is_an_error(use: Use, tool: str, args: dict[str, Any], kind: str) -> None:
-    """Of a kind that a program can tell from others."""
+    """The kind of the error names the cause."""
     assert use(tool, **args)["error"]["kind"] == kind
 
 
 def test_an_unknown_tool_is_an_error(perform: Use) -> None:
-    """One that was declared on the side is known to nobody here."""
     assert perform("tool", name="far:away", args={"x": 1})["error"]["kind"] == "unknown-tool"
 
 
-# --- functions of Python --------------------------------------------------------------------------
+# --- Python functions -----------------------------------------------------------------------------
 
 MODULE = """
 import os, pathlib, sys, time
@@ -382,8 +379,10 @@ def python(name: str, more: str = "") -> str:
     return f"python: own_tools:{name}\n  parameters: [x, y]\n  {more}"
 
 
-def test_a_function_gets_its_arguments_and_gives_its_value(use: Use, module: None) -> None:
-    """By name; plain data, attrs objects and paths; async functions too."""
+def test_a_python_function_is_called(use: Use, module: None) -> None:
+    """Arguments are passed by name; results are plain data, attrs objects or paths; functions may be
+    async.
+    """
     assert use(python("add"), x=2, y=3)["value"] == 5
     assert use(python("add"), x=2)["value"] == 3
     assert use(python("point"))["value"] == {"point": {"x": 1, "y": [2, 3]}, "path": "a/b"}
@@ -391,18 +390,18 @@ def test_a_function_gets_its_arguments_and_gives_its_value(use: Use, module: Non
 
 
 def test_functions_of_a_run_share_a_process(use: Use, module: None) -> None:
-    """A module is loaded once; the effect's id reaches it."""
+    """A module is imported once; each call has its effect id."""
     assert use(python("count"))["value"] == [1, "run-1/7"]
     assert use(python("count"))["value"][0] == 2
 
 
-def test_what_a_function_prints_is_no_answer(use: Use, module: None) -> None:
-    """Neither through Python nor past it."""
+def test_output_of_a_function_is_not_its_result(use: Use, module: None) -> None:
+    """Neither `print` nor a write to the file descriptor changes the result."""
     assert use(python("noisy"))["value"] == "quiet"
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "told"),
+    ("name", "kind", "message"),
     [
         ("crash", "crash", "exit code 3"),
         ("segfault", "crash", "SIGSEGV"),
@@ -415,36 +414,34 @@ def test_what_a_function_prints_is_no_answer(use: Use, module: None) -> None:
         ("value", "tool-error", "is not a function"),
     ],
 )
-def test_a_function_that_misbehaves_is_an_error(
-    use: Use, module: None, name: str, kind: str, told: str
+def test_a_misbehaving_function_is_an_error(
+    use: Use, module: None, name: str, kind: str, message: str
 ) -> None:
-    """The run goes on, and so does the next tool."""
+    """The next call of a tool succeeds."""
     error = use(python(name))["error"]
     assert error["kind"] == kind
-    assert told in error["message"]
+    assert message in error["message"]
     assert len(error["message"]) < 1000
     assert use(python("add"), x=1)["value"] == 2
 
 
-def test_a_function_that_hangs_is_ended(use: Use, module: None) -> None:
-    """After its time; the next call has a new process."""
+def test_a_timeout_ends_a_function(use: Use, module: None) -> None:
+    """The next call has a new process."""
     assert use(python("hang", "timeout: 0.3"))["error"]["kind"] == "timeout"
     assert use(python("count"))["value"][0] == 1
 
 
-def test_a_stop_ends_a_function(use: Use, module: None, interrupt: Interrupt) -> None:
-    """Ctrl-C does not wait for it."""
-    begun = time.monotonic()
+def test_an_interrupt_ends_a_function(use: Use, module: None, interrupt: Interrupt) -> None:
+    started = time.monotonic()
     timer = threading.Timer(0.3, interrupt.set)
     timer.start()
     with pytest.raises(Interrupted):
         use(python("hang"))
     timer.join()
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - started < 30
 
 
-def test_a_module_that_is_not_there_is_an_error(use: Use) -> None:
-    """With its name."""
+def test_a_missing_module_is_an_error_with_its_name(use: Use) -> None:
     error = use("python: no_such_module_here:f")["error"]
     assert "no_such_module_here" in error["message"]
 
@@ -452,8 +449,8 @@ def test_a_module_that_is_not_there_is_an_error(use: Use) -> None:
 # --- tasks ----------------------------------------------------------------------------------------
 
 
-def test_a_task_of_which_only_the_name_is_known_fails(perform: Use) -> None:
-    """A TaskResult that says so, as a value: `--declare` is for scripted worlds."""
+def test_a_task_without_a_definition_fails(perform: Use) -> None:
+    """Tasks of `--declare` have results in scripted worlds only."""
     result = perform("task", name="user:x", inputs={})["result"]
     assert result["status"] == "FAILED"
     assert result["notes"]["error"]["message"] == "the task `user:x` has no instructions"

@@ -1,4 +1,4 @@
-"""`llc trace`: any point of a run, on a terminal and as JSON."""
+"""`llc trace`: every point of a run, on a terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -43,14 +43,16 @@ WORLD = """
   results: [{output: "first\\nsecond\\n", exit_code: 1}, {output: deep, exit_code: 1}, {output: ok}]
 - {state: mend, output: "mended \\e[31mred\\n"}
 """
-SIDE = '(parallel-map (lambda (n) (begin (sleep n) (log-message "slept" n) (sleep 0) n)) (list 3 1 2))\n'
+CONCURRENT = (
+    '(parallel-map (lambda (n) (begin (sleep n) (log-message "slept" n) (sleep 0) n)) (list 3 1 2))\n'
+)
 
 
 @pytest.fixture
 def project(project_dir: Path) -> Path:
     (project_dir / ".loops" / "fix.yaml").write_text(LOOP)
     (project_dir / "world.yaml").write_text(WORLD)
-    (project_dir / "side.sexp").write_text(SIDE)
+    (project_dir / "concurrent.sexp").write_text(CONCURRENT)
     return project_dir
 
 
@@ -58,7 +60,7 @@ def run(target: str = "fix") -> None:
     launch_run.outcome(options.Values(target, quiet=True, script="world.yaml"))
 
 
-def tape_of(target: str) -> Timeline:
+def timeline_of(target: str) -> Timeline:
     files = find.find_run(target)
     return Timeline(files.recording(), files.load_image())
 
@@ -67,7 +69,7 @@ def tape_of(target: str) -> Timeline:
 
 
 def test_each_point_is_a_line_of_json(project: Path, llc: Llc) -> None:
-    """State, effect with arguments and result, slots, source line; without `--json` a pipe gets text."""
+    """A point has state, effect with arguments and result, slots and source line; text without `--json`."""
     run()
     done = llc("trace", "fix", "--json")
     points = [json.loads(line) for line in done.stdout.splitlines()]
@@ -92,7 +94,7 @@ def test_each_point_is_a_line_of_json(project: Path, llc: Llc) -> None:
 
 
 def test_one_point_is_shown_as_text_or_json(project: Path, llc: Llc) -> None:
-    """By an effect's number, an iteration or a state's name."""
+    """A point is selected by the number of an effect, an iteration or a state's name."""
     run()
     for word in ("2", "i1", "mend", "check", "4", "i2"):
         point = json.loads(llc("trace", "fix", "--at", word, "--json").stdout)
@@ -109,56 +111,56 @@ def test_one_point_is_shown_as_text_or_json(project: Path, llc: Llc) -> None:
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(visits=st.lists(st.integers(0, 6), min_size=1, max_size=12), stride=st.sampled_from([1, 2, 64]))
-@pytest.mark.parametrize("target", ["fix", "side.sexp"])
-def test_a_point_is_the_same_from_wherever_one_comes(
+@pytest.mark.parametrize("target", ["fix", "concurrent.sexp"])
+def test_a_point_does_not_depend_on_earlier_points(
     project: Path, target: str, visits: list[int], stride: int
 ) -> None:
-    """Forwards, backwards, from any snapshot: loops, and calls side by side."""
+    """Forwards, backwards and from any snapshot, for loops and for concurrent calls."""
     if not list(project.glob(".loops/.history/*-*")):
         run(target)
-    fresh = [point.to_json() for point in tape_of(Path(target).stem)]
+    expected = [point.to_json() for point in timeline_of(Path(target).stem)]
     patch = pytest.MonkeyPatch()
     patch.setattr(timelines, "_STRIDE", stride)
     patch.setattr(timelines, "_MAX_SNAPSHOTS", 3)
     try:
-        timeline = tape_of(Path(target).stem)
+        timeline = timeline_of(Path(target).stem)
         for visit in visits:
             number = min(visit, timeline.count - 1)
-            assert timeline.at(number).to_json() == fresh[number]
+            assert timeline.at(number).to_json() == expected[number]
     finally:
         patch.undo()
 
 
-def test_calls_side_by_side_are_told_apart(project: Path) -> None:
-    """The effect that comes next, whose item it is, and what else waits."""
-    run("side.sexp")
-    timeline = tape_of("side")
+def test_concurrent_calls_are_distinguished(project: Path) -> None:
+    """A point has the next effect with its item, and the other pending effects."""
+    run("concurrent.sexp")
+    timeline = timeline_of("concurrent")
     first = timeline.at(0)
     assert first.asked is not None
-    assert sorted([first.asked.seq, *(asked.seq for asked in first.waiting)]) == [1, 2, 3]
+    assert sorted([first.asked.seq, *(effect.seq for effect in first.waiting)]) == [1, 2, 3]
     assert {timeline.at(number).items for number in range(6)} == {(0,), (1,), (2,)}
     assert first.frames[-1].slots["n"] == {1: 3, 2: 1, 3: 2}[first.asked.seq]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 8, 11, -1])
-def test_a_run_that_was_cut_off_has_the_points_it_came_to(
+def test_an_interrupted_run_has_its_recorded_points(
     project: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """At its last point an effect waits whose result is not on record, or only the end is missing (-1)."""
+    """The last point has a pending effect without result, or only the end is missing (-1)."""
     monkeypatch.setattr(timelines, "_STRIDE", 1)
     run()
     (journal,) = project.glob(".loops/.history/fix-*/*.jsonl")
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:count]))
-    timeline = tape_of("fix")
+    timeline = timeline_of("fix")
     points = list(timeline)
     assert len(points) == len(timeline.recording.answers) + 1
     assert points[-1].result is None
     assert points[-1].outcome is None
 
 
-def test_an_endless_stretch_at_the_end_of_a_record_is_not_told(project: Path, llc: Llc) -> None:
-    """A run that was killed while it computed is shown to where it is recorded."""
-    (project / "endless.sexp").write_text('(begin (sleep 0) (log-message "on") (loop () (recur)))\n')
+def test_an_endless_computation_after_the_last_event_is_not_shown(project: Path, llc: Llc) -> None:
+    """The trace of a run that was killed while computing ends with its last event."""
+    (project / "endless.sexp").write_text('(begin (sleep 0) (log-message "started") (loop () (recur)))\n')
     llc("run", "endless.sexp", "--quiet", "--fuel", "100000")
     assert llc("replay", "endless").stdout.endswith("the run is unfinished\n")
     points = [json.loads(line) for line in llc("trace", "endless", "--json").stdout.splitlines()]
@@ -166,7 +168,7 @@ def test_an_endless_stretch_at_the_end_of_a_record_is_not_told(project: Path, ll
 
 
 def test_secrets_are_masked(project: Path, llc: Llc, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In effects, results and slots, as text and as JSON, and so they are in what a fork shares."""
+    """In effects, results and slots, as text and as JSON, and in the files of a fork."""
     (project / "login.yaml").write_text(
         "name: login\ninitial: a\nstates:\n"
         "  a: {action: 'echo got $DEPLOY_TOKEN', capture: out, next: b}\n"
@@ -187,7 +189,7 @@ def test_secrets_are_masked(project: Path, llc: Llc, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PLAIN_WORD", "plain-value")
     llc("run", "late.yaml", "--quiet")
     (project / ".loops" / "config.yaml").write_text("secrets: [PLAIN_WORD]\n")
-    assert llc("replay", "late.yaml").returncode == 0, "what has become a secret since makes no difference"
+    assert llc("replay", "late.yaml").returncode == 0, "a value that is a secret only now makes no difference"
     monkeypatch.delenv("DEPLOY_TOKEN")
     assert llc("trace", "login", "--at", "2").returncode == 0
     assert llc("replay", "login").returncode == 0
@@ -197,13 +199,13 @@ def test_secrets_are_masked(project: Path, llc: Llc, monkeypatch: pytest.MonkeyP
 
 
 class Screen:
-    """What a terminal shows of `llc trace`, by what was written to it last."""
+    """The screen that `llc trace` draws on a pseudo-terminal."""
 
     def __init__(self, child: Any) -> None:
         self.child = child
 
     def expect(self, text: str) -> str:
-        """Wait until the screen was drawn with a text; its rows from then on."""
+        """Wait until a screen with this text is drawn; returns its rows after the text."""
         self.child.expect_exact(text)
         self.child.expect_exact("\x1b[J")
         return plain(self.child.before)
@@ -221,7 +223,7 @@ def screen(project: Path) -> Screen:
 
 
 def test_stepping_forward_and_back(screen: Screen) -> None:
-    """n and p, the arrows, both ends; beyond them there is nothing."""
+    """With n and p, the arrow keys, and G and 0 for the ends."""
     screen.expect("point 0 of 5")
     rest = screen.press("n", "point 1 of 5")
     assert "effect 2  iteration 1  state mend" in rest
@@ -238,7 +240,7 @@ def test_stepping_forward_and_back(screen: Screen) -> None:
 
 
 def test_going_to_a_place_and_to_failures(screen: Screen) -> None:
-    """g takes an effect, an iteration or a state; f and F go from failure to failure."""
+    """g accepts an effect, an iteration or a state; f and F select the next and previous failure."""
     screen.expect("point 0 of 5")
     for word, point in (("4", 3), ("i2", 2), ("mend", 1)):
         screen.child.send("g")
@@ -253,7 +255,7 @@ def test_going_to_a_place_and_to_failures(screen: Screen) -> None:
 
 
 def test_searching(screen: Screen) -> None:
-    """In commands and outputs, on from here; an empty search is the last one again; Escape gives up."""
+    """In commands and outputs after the cursor; an empty search repeats the last one; Escape cancels."""
     screen.expect("point 0 of 5")
     screen.child.send("/")
     screen.press("deep\r", "point 2 of 5")
@@ -267,8 +269,8 @@ def test_searching(screen: Screen) -> None:
     assert "quit" in rest
 
 
-def test_outputs_do_not_steer_the_terminal_and_it_is_put_back(screen: Screen) -> None:
-    """No escape of an output is written; at Ctrl-C too the screen and the mode are as before."""
+def test_escape_sequences_are_removed_and_the_terminal_is_restored(screen: Screen) -> None:
+    """Ctrl-C restores the screen and the mode of the terminal."""
     screen.expect("point 0 of 5")
     screen.child.send("n")
     screen.child.expect_exact("mended red")
@@ -291,7 +293,7 @@ def test_a_page_longer_than_the_screen_is_scrolled(screen: Screen) -> None:
 
 
 def test_positions_are_found_without_reading_events(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which event asked for an effect is known from the one time that the journal was read."""
+    """The index of the first reading of the journal has the event of each effect."""
     run()
     files = find.find_run("fix")
     recording, image = files.recording(), files.load_image()

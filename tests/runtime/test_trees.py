@@ -54,20 +54,20 @@ def git(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Git:
 
 @pytest.fixture
 def trees(git: Git, project_dir: Path) -> GitTrees:
-    """A store of trees for that repository, with a first tree."""
-    found = GitTrees.create("trees-of-run", "")
+    """A store of trees for the repository, with a first tree."""
+    store = GitTrees.create("trees-of-run", "")
     (project_dir / ".git/info/exclude").write_text("trees-of-run\n")
     (project_dir / "trees-of-run/info/exclude").write_text("trees-of-run\n")
-    found.take()
-    return found
+    store.take()
+    return store
 
 
 def changes(trees: GitTrees) -> dict[str, str]:
-    """The letters of the files that changed since the last tree."""
+    """The change letters of the files that changed since the last tree."""
     return {change.path: change.letter for change in trees.take().changes or ()}
 
 
-def agent(project_dir: Path, script: str) -> None:
+def write_agent(project_dir: Path, script: str) -> None:
     """Write the loop and its agent, a shell script."""
     (project_dir / ".loops").mkdir(exist_ok=True)
     (project_dir / ".loops/l.yaml").write_text(LOOP)
@@ -79,7 +79,7 @@ def agent(project_dir: Path, script: str) -> None:
 
 
 def user_state(git: Git, project_dir: Path) -> tuple[Any, ...]:
-    """Everything of the user's repository that must not change."""
+    """The parts of the user's repository that must not change."""
     index = project_dir / ".git/index"
     return (
         index.read_bytes() if index.exists() else None,
@@ -89,12 +89,12 @@ def user_state(git: Git, project_dir: Path) -> tuple[Any, ...]:
     )
 
 
-def test_a_diff_shows_what_a_run_and_a_step_changed(llc: Run, git: Git, project_dir: Path) -> None:
-    """Changed, new, deleted, renamed and binary files; the user's repository stays as it was."""
+def test_a_diff_shows_the_changes_of_a_run_and_of_a_step(llc: Run, git: Git, project_dir: Path) -> None:
+    """Changed, new, deleted, renamed and binary files; the user's repository is unchanged."""
     (project_dir / "x.bin").write_bytes(b"\0\1\2")
     git("add", "-A")
     git("commit", "-qm", "second")
-    agent(
+    write_agent(
         project_dir,
         "echo two >> src/a.txt; mv b.txt c.txt; rm x.bin; echo new > ok; echo secret > ignored.txt",
     )
@@ -110,21 +110,21 @@ def test_a_diff_shows_what_a_run_and_a_step_changed(llc: Run, git: Git, project_
     assert llc("diff", "l", "i2").stderr == "effect 3 (check) changed no files\n"
     assert llc("diff", "--name-only").stdout == "c.txt\nignored.txt\nok\nsrc/a.txt\nx.bin\n"
     assert " src/a.txt      |   1 +\n" in llc("diff", "l", "--stat").stdout
-    told = json.loads(llc("diff", "--json").stdout)
-    assert [(file["status"], file["path"], file["added"], file["removed"]) for file in told["files"]] == [
+    report = json.loads(llc("diff", "--json").stdout)
+    assert [(file["status"], file["path"], file["added"], file["removed"]) for file in report["files"]] == [
         ("R", "c.txt", 0, 0),
         ("A", "ignored.txt", 1, 0),
         ("A", "ok", 1, 0),
         ("M", "src/a.txt", 1, 0),
         ("D", "x.bin", None, None),
     ]
-    assert told["files"][0]["from"] == "b.txt"
-    assert told["patch"] == patch.stdout
+    assert report["files"][0]["from"] == "b.txt"
+    assert report["patch"] == patch.stdout
 
 
-def test_errors_name_the_remedy(llc: Run, git: Git, project_dir: Path) -> None:
-    """No run, no such step, a step before the first agent, a run whose trees are lost."""
-    agent(project_dir, "echo new > ok")
+def test_errors_suggest_a_fix(llc: Run, git: Git, project_dir: Path) -> None:
+    """No run, no such step, a step before the first agent, lost trees."""
+    write_agent(project_dir, "echo new > ok")
     assert "this project has no runs yet" in llc("diff").stderr
     llc("run", "l")
     assert "there is no effect, iteration or state `nope`" in llc("diff", "l", "nope").stderr
@@ -142,7 +142,7 @@ def test_errors_name_the_remedy(llc: Run, git: Git, project_dir: Path) -> None:
 def test_record_files_decides_when_trees_are_taken(
     llc: Run, git: Git, project_dir: Path, mode: str, count: int
 ) -> None:
-    agent(project_dir, "echo new > ok")
+    write_agent(project_dir, "echo new > ok")
     with (project_dir / ".loops/config.yaml").open("a") as file:
         file.write(f"\nrecord_files: {mode}\n")
     assert llc("run", "l").returncode == 0
@@ -150,9 +150,9 @@ def test_record_files_decides_when_trees_are_taken(
     assert sum('"event":"tree"' in line for line in journal.read_text().splitlines()) == count
 
 
-def test_objects_of_the_user_that_a_diff_needs_are_kept(llc: Run, git: Git, project_dir: Path) -> None:
-    """A rewritten history and `git gc` take nothing from the run, nor does a removed repository."""
-    agent(project_dir, "echo two >> src/a.txt; echo new > ok")
+def test_objects_of_the_repository_that_a_diff_needs_are_kept(llc: Run, git: Git, project_dir: Path) -> None:
+    """A rewritten history, `git gc` or a removed repository does not change the diff."""
+    write_agent(project_dir, "echo two >> src/a.txt; echo new > ok")
     git("add", "-A")
     git("commit", "-qm", "second")
     llc("run", "l")
@@ -169,32 +169,32 @@ def test_objects_of_the_user_that_a_diff_needs_are_kept(llc: Run, git: Git, proj
 
 
 def test_a_fork_shows_its_own_changes(llc: Run, git: Git, project_dir: Path) -> None:
-    agent(project_dir, "date +%N >> b.txt; echo new > ok")
+    write_agent(project_dir, "date +%N >> b.txt; echo new > ok")
     llc("run", "l")
     git("add", "-A")
     git("commit", "-qm", "second")
     (project_dir / "ok").unlink()
     forked = llc("fork", "l", "--at", "2")
     assert forked.returncode == 0, forked.stderr
-    told = json.loads(llc("diff", "--json").stdout)
-    assert [file["path"] for file in told["files"]] == ["b.txt", "ok"]
-    assert told["run"] != "l"
+    report = json.loads(llc("diff", "--json").stdout)
+    assert [file["path"] for file in report["files"]] == ["b.txt", "ok"]
+    assert report["run"] != "l"
 
 
 def test_clean_removes_the_trees(llc: Run, git: Git, project_dir: Path) -> None:
-    agent(project_dir, "echo new > ok")
+    write_agent(project_dir, "echo new > ok")
     llc("run", "l")
     assert llc("clean", "l", "--keep", "0").returncode == 0
     assert not list((project_dir / ".loops/.history").glob("l-*"))
     assert "this project has no runs yet" in llc("diff").stderr
 
 
-def test_hostile_contents_are_harmless_on_a_terminal(
+def test_control_characters_are_removed_on_a_terminal(
     llc: Run, git: Git, project_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Colours are ours; a pipe gets the bytes, with secrets masked."""
+    """Only llc's colours are shown; a pipe gets the bytes, with secrets masked."""
     monkeypatch.setenv("DEPLOY_TOKEN", "hunter2-hunter2")
-    agent(
+    write_agent(
         project_dir, "printf '\\033]0;title\\007\\033[2J hunter2-hunter2\\n' > \"$(printf 'ok\\n\\033[31m')\""
     )
     (project_dir / ".loops/l.yaml").write_text(LOOP.replace("next: check", "next: done"))
@@ -211,9 +211,9 @@ def test_hostile_contents_are_harmless_on_a_terminal(
     assert llc("diff").stdout == piped
 
 
-def test_effects_at_the_same_time_are_named(llc: Run, git: Git, project_dir: Path) -> None:
-    """Their changes cannot be told apart, and the event and `llc diff` say so."""
-    agent(project_dir, "")
+def test_concurrent_effects_are_named(llc: Run, git: Git, project_dir: Path) -> None:
+    """Their changes cannot be distinguished; the event and `llc diff` name them."""
+    write_agent(project_dir, "")
     (project_dir / ".loops/config.yaml").write_text("record_files: all")
     (project_dir / ".loops/two.sexp").write_text(
         '(parallel-map (lambda (n) (system:write_file (file_path n) (content "x"))) (list "new-1" "new-2"))\n'
@@ -228,9 +228,9 @@ def test_effects_at_the_same_time_are_named(llc: Run, git: Git, project_dir: Pat
     assert llc("diff", "two", "--name-only").stdout == "new-1\nnew-2\n"
 
 
-def test_trees_count_in_the_order_of_the_journal(llc: Run, git: Git, project_dir: Path) -> None:
-    """Of effects at the same time the second one may take its tree first."""
-    agent(project_dir, "")
+def test_trees_are_read_in_the_order_of_the_journal(llc: Run, git: Git, project_dir: Path) -> None:
+    """The second of two concurrent effects may take its tree first."""
+    write_agent(project_dir, "")
     (project_dir / ".loops/config.yaml").write_text("record_files: all")
     (project_dir / ".loops/two.sexp").write_text(
         '(begin (system:write_file "new-1" "x") (system:write_file "new-2" "x"))\n'
@@ -239,7 +239,7 @@ def test_trees_count_in_the_order_of_the_journal(llc: Run, git: Git, project_dir
     (journal,) = (project_dir / ".loops/.history").glob("two-*/*.jsonl")
     events = [json.loads(line) for line in journal.read_text().splitlines()]
     begins = [event for event in events if event["event"] == "tree" and event["when"] == "before"]
-    # As if both had begun together, and the first one had been slow: its tree has the change of the second.
+    # Simulates concurrent effects of which the first took its tree after the change of the second.
     (first, second) = begins
     first["tree"], second["tree"] = (
         next(event["tree"] for event in events if event["event"] == "tree" and event["when"] == "after"),
@@ -255,7 +255,7 @@ def test_trees_count_in_the_order_of_the_journal(llc: Run, git: Git, project_dir
 # --- states of a repository -----------------------------------------------------------------------
 
 
-def test_no_commit_yet(project_dir: Path, git: Git) -> None:
+def test_a_repository_without_commits(project_dir: Path, git: Git) -> None:
     subprocess.run(["rm", "-rf", str(project_dir / ".git")], check=True)
     git("init", "-q", ".")
     trees = GitTrees.create("t", "")
@@ -304,18 +304,20 @@ def test_a_split_index(git: Git, project_dir: Path) -> None:
     assert changes(trees) == {"src/a.txt": "M"}
 
 
-def test_a_change_of_the_same_size_at_the_same_time(trees: GitTrees, git: Git, project_dir: Path) -> None:
+def test_a_change_of_the_same_size_at_the_same_time_is_detected(
+    trees: GitTrees, git: Git, project_dir: Path
+) -> None:
     """The index is copied with its time, so git reads files that changed when it was written."""
     for number in range(20):
         (project_dir / "src/a.txt").write_text(f"{number:03}\n")
         git("add", "-A")
         (project_dir / "src/a.txt").write_text(f"{number:03}\n"[::-1].strip() + "\n")
-        found = GitTrees.create(f"trees-of-run/t{number}", "")
-        tree = found.take()
+        store = GitTrees.create(f"trees-of-run/t{number}", "")
+        tree = store.take()
         expected = (project_dir / "src/a.txt").read_text()
         shown = subprocess.run(
             ["git", "cat-file", "blob", f"{tree.id}:src/a.txt"],
-            env={**os.environ, "GIT_DIR": found.path},
+            env={**os.environ, "GIT_DIR": store.path},
             capture_output=True,
             text=True,
         )
@@ -333,7 +335,7 @@ def test_links_are_never_followed(trees: GitTrees, project_dir: Path, tmp_path: 
     assert changes(trees) == {"link": "A", "src": "A", "src/a.txt": "D"}
 
 
-def test_a_folder_replaces_a_file_and_the_other_way_round(trees: GitTrees, project_dir: Path) -> None:
+def test_a_folder_replaces_a_file_and_vice_versa(trees: GitTrees, project_dir: Path) -> None:
     (project_dir / "b.txt").unlink()
     (project_dir / "b.txt").mkdir()
     (project_dir / "b.txt/inner").write_text("x")
@@ -342,7 +344,7 @@ def test_a_folder_replaces_a_file_and_the_other_way_round(trees: GitTrees, proje
     assert changes(trees) == {"b.txt": "D", "b.txt/inner": "A", "src": "A", "src/a.txt": "D"}
 
 
-def test_strange_names(trees: GitTrees, project_dir: Path) -> None:
+def test_unusual_file_names(trees: GitTrees, project_dir: Path) -> None:
     names = ["line\nbreak", "\x1b[31mred", "--option", ":(top)magic", "*", 'quo"te', "ümlaut", "tab\t"]
     for name in names:
         (project_dir / name).write_text("x\n")
@@ -362,7 +364,7 @@ def test_special_files_and_nested_repositories_are_left_out(trees: GitTrees, pro
 
 
 def test_a_large_file_is_recorded_by_size_and_time(trees: GitTrees, project_dir: Path) -> None:
-    """200 MB are neither read nor stored; a change of it is seen."""
+    """200 MB are neither read nor stored; a change is detected."""
     with (project_dir / "large").open("wb") as file:
         file.truncate(200_000_000)
     first = trees.take()
@@ -388,8 +390,8 @@ def test_an_unreadable_file(trees: GitTrees, project_dir: Path) -> None:
     assert tree.left_out == (("closed", "unreadable"),)
 
 
-def test_no_program_of_the_project_is_started(git: Git, project_dir: Path) -> None:
-    """Hooks, filters, diff drivers and monitors of the user's configuration and attributes."""
+def test_no_program_of_the_repository_is_started(git: Git, project_dir: Path) -> None:
+    """Hooks, filters, diff drivers and file system monitors of configuration and attributes."""
     alarm = project_dir / "alarm"
     alarm.write_text(f"#!/bin/sh\ntouch {project_dir}/started\ncat\n")
     alarm.chmod(0o755)
@@ -425,7 +427,7 @@ def test_a_submodule_is_recorded_by_its_commit(git: Git, project_dir: Path, tmp_
 
 
 def test_a_sparse_checkout(git: Git, project_dir: Path) -> None:
-    """Files outside of it are in no difference."""
+    """Files outside the sparse checkout are in no difference."""
     git("sparse-checkout", "set", "--cone", "src")
     (project_dir / "other").mkdir()
     trees = GitTrees.create("t", "")
@@ -460,35 +462,35 @@ def test_without_git_or_a_repository_there_is_no_git_tree(
         GitTrees.create("t", "")
 
 
-# --- without git ------------------------------------------------------------------------------------
+# --- manifests -------------------------------------------------------------------------------------
 
 
-def manifest_run(llc: Run, project_dir: Path) -> None:
-    """A run in a folder that is no repository."""
+def run_with_manifest(llc: Run, project_dir: Path) -> None:
+    """A run in a folder that is not a repository."""
     (project_dir / "src").mkdir()
     (project_dir / "src/a.txt").write_text("".join(f"line {n}\n" for n in range(20)))
     (project_dir / "b.txt").write_text("b\n")
     (project_dir / "x.bin").write_bytes(b"\0\1")
     (project_dir / "gone").write_text("no newline")
     edits = "sed -i 's/line 7/line seven/' src/a.txt; mv b.txt c.txt; rm gone"
-    agent(project_dir, f"{edits}; printf '\\0' > x.bin; echo new > ok")
+    write_agent(project_dir, f"{edits}; printf '\\0' > x.bin; echo new > ok")
     assert llc("run", "l").returncode == 0
 
 
-def test_a_manifest_serves_the_same_purpose(
+def test_a_manifest_gives_the_same_patch_as_git(
     llc: Run, project_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its patch is one that git applies."""
-    manifest_run(llc, project_dir)
+    """git can apply the patch."""
+    run_with_manifest(llc, project_dir)
     patch = llc("diff").stdout
     assert "@@ -5,7 +5,7 @@\n line 4\n line 5\n line 6\n-line 7\n+line seven\n" in patch
     assert "rename from b.txt\nrename to c.txt\n" in patch
     assert "-no newline\n\\ No newline at end of file\n" in patch
     assert llc("diff", "--name-only").stdout == "c.txt\ngone\nok\nsrc/a.txt\nx.bin\n"
     assert " src/a.txt      | 2 +-\n" in llc("diff", "--stat").stdout
-    told = json.loads(llc("diff", "--json").stdout)
-    assert told["store"] == "manifest"
-    assert [(file["status"], file["path"], file["added"], file["removed"]) for file in told["files"]] == [
+    report = json.loads(llc("diff", "--json").stdout)
+    assert report["store"] == "manifest"
+    assert [(file["status"], file["path"], file["added"], file["removed"]) for file in report["files"]] == [
         ("R", "c.txt", 0, 0),
         ("D", "gone", 0, 1),
         ("A", "ok", 1, 0),
@@ -502,7 +504,7 @@ def test_a_manifest_serves_the_same_purpose(
 
 
 def test_a_damaged_manifest_is_an_error_with_its_place(llc: Run, project_dir: Path) -> None:
-    manifest_run(llc, project_dir)
+    run_with_manifest(llc, project_dir)
     for path in project_dir.glob(".loops/.history/l-*/trees/manifests/*.json"):
         path.write_text('[["a"]]')
     refused = llc("diff")
