@@ -30,27 +30,29 @@ from llc.runtime.runs.lookup import find_unfinished
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
-WAITS = """
+WAITING_LOOP = """
 name: waits
 initial: a
 context: {n: "1"}
 states:
   a:
-    action: "echo begun; echo $$ > pid; while [ ! -e go ]; do sleep 0.05; done; echo went"
+    action: "echo started; echo $$ > pid; while [ ! -e go ]; do sleep 0.05; done; echo went"
     next: done
   done: {terminal: true}
 """
-STUBBORN = WAITS.replace("name: waits", "name: stubborn").replace("echo begun", "trap '' TERM; echo begun")
+STUBBORN_LOOP = WAITING_LOOP.replace("name: waits", "name: stubborn").replace(
+    "echo started", "trap '' TERM; echo started"
+)
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A project with loops that wait for a file; whatever still runs at the end is ended."""
+    """A project with loops that wait for a file; runs that are active at the end are stopped."""
     folder = tmp_path / "project" / ".loops"
     folder.mkdir(parents=True)
-    (folder / "waits.yaml").write_text(WAITS)
-    (folder / "stubborn.yaml").write_text(STUBBORN)
-    (folder / "bad.yaml").write_text(WAITS.replace("next: done", "next: dnoe"))
+    (folder / "waits.yaml").write_text(WAITING_LOOP)
+    (folder / "stubborn.yaml").write_text(STUBBORN_LOOP)
+    (folder / "bad.yaml").write_text(WAITING_LOOP.replace("next: done", "next: dnoe"))
     monkeypatch.chdir(tmp_path / "project")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     yield tmp_path / "project"
@@ -58,38 +60,38 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         stop.stop(stop.live_runs(None), 0.5)
 
 
-def llc(*words: str, **given: Any) -> subprocess.CompletedProcess[str]:
-    """llc as a process of its own, that ends."""
-    if not given:
+def llc(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run llc in its own process until it ends."""
+    if not options:
         return fork_server.programs().run(*words)
-    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **given}
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **options}
     command = [sys.executable, "-m", "llc", *words]
-    return subprocess.run(command, text=True, check=False, timeout=60, **given)
+    return subprocess.run(command, text=True, check=False, timeout=60, **options)
 
 
 def wait_for(condition: Callable[[], Any]) -> None:
-    end = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.01)
 
 
-def started(name: str = "waits", *words: str) -> dict[str, Any]:
-    """A run in the background whose action has begun: what `--json` told."""
+def start(name: str = "waits", *words: str) -> dict[str, Any]:
+    """Start a background run, wait for its action, and return the output of `--json`."""
     done = llc("run", name, "--background", "--json", *words)
     assert done.returncode == 0, done.stderr
     wait_for(lambda: os.path.exists("pid") and Path("pid").read_text().endswith("\n"))
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
-def the_run() -> RunFolder:
+def only_run() -> RunFolder:
     (run,) = runs.runs_in("")
     return run
 
 
-def ended(status: str = "success") -> bool:
-    found = list(runs.runs_in("", HISTORY))
-    return bool(found) and (found[0].end() or {}).get("status") == status
+def has_ended(status: str = "success") -> bool:
+    finished = list(runs.runs_in("", HISTORY))
+    return bool(finished) and (finished[0].end() or {}).get("status") == status
 
 
 def is_alive(pid: int) -> bool:
@@ -99,19 +101,19 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-# --- starting ---------------------------------------------------------------------------------
+# --- starting -----------------------------------------------------------------------------------
 
 
 def test_the_id_is_printed_at_once_and_the_run_continues(project: Path) -> None:
     """`--background` prints only the id of the run; progress goes to the log."""
     done = llc("run", "waits", "--background")
-    run = the_run()
+    run = only_run()
     assert (done.returncode, done.stdout) == (0, run.id + "\n")
     assert f"llc attach {run.id}" in done.stderr
     assert locks.is_live(run)
-    wait_for(lambda: "│ begun" in Path(run.log).read_text())
+    wait_for(lambda: "│ started" in Path(run.log).read_text())
     (project / "go").touch()
-    wait_for(ended)
+    wait_for(has_ended)
     log = project / ".loops" / ".history" / run.id / "waits.log"
     wait_for(lambda: "Loop completed: done" in log.read_text())
     assert "\x1b" not in log.read_text()
@@ -119,32 +121,32 @@ def test_the_id_is_printed_at_once_and_the_run_continues(project: Path) -> None:
 
 def test_json_contains_run_pid_and_log(project: Path) -> None:
     """The pid is that of the process that owns the run; the log is its output file."""
-    told = started()
-    run = the_run()
-    assert told == {"run": run.id, "pid": run.about()["pid"], "log": run.log}
-    assert is_alive(told["pid"])
-    assert "begun" in Path(told["log"]).read_text()
+    report = start()
+    run = only_run()
+    assert report == {"run": run.id, "pid": run.about()["pid"], "log": run.log}
+    assert is_alive(report["pid"])
+    assert "started" in Path(report["log"]).read_text()
 
 
 def test_the_process_is_detached(project: Path, tmp_path: Path) -> None:
     """It leads a session without a terminal, reads nothing, and inherits no open file of its caller."""
-    mine = open(tmp_path / "mine", "w")  # noqa: SIM115 - closed below
-    with mine:
-        fcntl.flock(mine, fcntl.LOCK_EX)
+    locked_file = open(tmp_path / "mine", "w")  # noqa: SIM115 - closed below
+    with locked_file:
+        fcntl.flock(locked_file, fcntl.LOCK_EX)
         read, write = os.pipe()
-        done = llc("run", "waits", "--background", "--json", pass_fds=(mine.fileno(), write))
+        done = llc("run", "waits", "--background", "--json", pass_fds=(locked_file.fileno(), write))
         os.close(write)
         pid = json.loads(done.stdout)["pid"]
         assert os.getsid(pid) == pid
         assert os.readlink(f"/proc/{pid}/fd/0") == os.devnull
-        assert os.read(read, 1) == b""  # nobody has the other end any more
+        assert os.read(read, 1) == b""  # no other process holds the write end
         os.close(read)
-    with open(tmp_path / "mine") as again:
-        fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with open(tmp_path / "mine") as reopened:
+        fcntl.flock(reopened, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "says"),
+    ("words", "code", "message"),
     [
         (["bad"], 2, "did you mean `done`?"),
         (["waitss"], 2, "did you mean `waits`?"),
@@ -152,12 +154,12 @@ def test_the_process_is_detached(project: Path, tmp_path: Path) -> None:
         (["waits", "--script", "nothing.yaml"], 2, "nothing.yaml"),
     ],
 )
-def test_start_errors_are_reported(project: Path, words: list[str], code: int, says: str) -> None:
+def test_start_errors_are_reported(project: Path, words: list[str], code: int, message: str) -> None:
     """A start error has the same message and exit code as in the foreground."""
     before = llc("run", *words) if "--dry-run" not in words else None
     done = llc("run", *words, "--background")
     assert (done.returncode, done.stdout) == (code, "")
-    assert says in done.stderr
+    assert message in done.stderr
     if before is not None:
         assert (before.returncode, before.stderr) == (done.returncode, done.stderr)
     assert list(runs.runs_in("")) == []
@@ -165,12 +167,12 @@ def test_start_errors_are_reported(project: Path, words: list[str], code: int, s
 
 def test_a_locked_scope_is_reported(project: Path) -> None:
     """The second run of a scope is refused, also in JSON; the first continues."""
-    told = started()
+    report = start()
     done = llc("run", "waits", "--background", "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout)["error"]["kind"] == "scope-conflict"
-    assert told["run"] in done.stderr
-    assert locks.is_live(the_run())
+    assert report["run"] in done.stderr
+    assert locks.is_live(only_run())
 
 
 def test_an_unwritable_log_is_reported(project: Path) -> None:
@@ -200,7 +202,7 @@ def test_a_closed_terminal_does_not_end_the_run(project: Path) -> None:
     child = terminals.spawn("run", "waits", "--background")
     child.expect("running in the background")
     child.close(force=True)
-    run = the_run()
+    run = only_run()
     wait_for(lambda: os.path.exists("pid"))
     pid = run.about()["pid"]
     os.kill(pid, signal.SIGHUP)
@@ -212,23 +214,25 @@ def test_a_closed_terminal_does_not_end_the_run(project: Path) -> None:
 def test_actions_receive_hangups(project: Path) -> None:
     """Actions do not inherit that the run ignores SIGHUP."""
     (project / ".loops" / "hup.yaml").write_text(
-        WAITS.replace("name: waits", "name: hup").replace("echo begun", "grep SigIgn /proc/self/status")
+        WAITING_LOOP.replace("name: waits", "name: hup").replace(
+            "echo started", "grep SigIgn /proc/self/status"
+        )
     )
-    told = started("hup")
-    wait_for(lambda: "│ SigIgn" in Path(told["log"]).read_text())
-    (line,) = [line for line in Path(told["log"]).read_text().splitlines() if "│ SigIgn" in line]
+    report = start("hup")
+    wait_for(lambda: "│ SigIgn" in Path(report["log"]).read_text())
+    (line,) = [line for line in Path(report["log"]).read_text().splitlines() if "│ SigIgn" in line]
     assert not int(line.split()[-1], 16) & 1 << (signal.SIGHUP - 1)
 
 
 def test_resume_in_the_background(project: Path) -> None:
     """A stopped run continues in the background, with the same log."""
-    told = started()
+    first = start()
     assert llc("stop", "waits").returncode == 0
-    again = json.loads(llc("resume", "waits", "--background", "--json").stdout)
-    assert (again["run"], again["log"]) == (told["run"], told["log"])
-    assert again["pid"] != told["pid"]
+    resumed = json.loads(llc("resume", "waits", "--background", "--json").stdout)
+    assert (resumed["run"], resumed["log"]) == (first["run"], first["log"])
+    assert resumed["pid"] != first["pid"]
     (project / "go").touch()
-    wait_for(ended)
+    wait_for(has_ended)
 
 
 def test_the_commands_of_the_seed_work(project: Path) -> None:
@@ -252,22 +256,22 @@ def test_the_commands_of_the_seed_work(project: Path) -> None:
     assert run_id in ll_loop("history", "waits")
 
 
-# --- stopping ---------------------------------------------------------------------------------
+# --- stopping -----------------------------------------------------------------------------------
 
 
 def test_stop_leaves_a_resumable_run(project: Path) -> None:
     """`stop` ends the run and its action, and prints how to resume it."""
-    told = started()
+    report = start()
     action = int(Path("pid").read_text())
     done = llc("stop", "waits")
     assert done.returncode == 0
-    assert done.stdout.startswith(f"Stopped {told['run']} in a, iteration 1")
-    assert f"llc resume {told['run']}" in done.stdout
-    assert not is_alive(told["pid"])
+    assert done.stdout.startswith(f"Stopped {report['run']} in a, iteration 1")
+    assert f"llc resume {report['run']}" in done.stdout
+    assert not is_alive(report["pid"])
     assert not is_alive(action)
-    assert isinstance(the_run().last_event(), RunInterrupted)
+    assert isinstance(only_run().last_event(), RunInterrupted)
     (project / "go").touch()
-    assert llc("resume", told["run"], "-q").returncode == 0
+    assert llc("resume", report["run"], "-q").returncode == 0
 
 
 def test_stop_kills_an_unresponsive_action(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,16 +279,16 @@ def test_stop_kills_an_unresponsive_action(project: Path, monkeypatch: pytest.Mo
     requests = []
     insist = stop.Holder.insist
 
-    def counted(holder: stop.Holder) -> None:
+    def insist_and_count(holder: stop.Holder) -> None:
         requests.append(holder.pid)
         insist(holder)
 
-    monkeypatch.setattr(stop.Holder, "insist", counted)
-    told = started("stubborn")
+    monkeypatch.setattr(stop.Holder, "insist", insist_and_count)
+    report = start("stubborn")
     action = int(Path("pid").read_text())
-    (result,) = stop.stop([the_run()], 0.2)
+    (result,) = stop.stop([only_run()], 0.2)
     assert (result.how, result.status, result.state) == ("stopped", "interrupted", "a")
-    assert requests == [told["pid"]] * 2
+    assert requests == [report["pid"]] * 2
     assert result.seconds >= 0.2
     assert not is_alive(action)
 
@@ -292,21 +296,21 @@ def test_stop_kills_an_unresponsive_action(project: Path, monkeypatch: pytest.Mo
 def test_stop_kills_an_unresponsive_process(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its actions are ended as well, and the run is resumable."""
     monkeypatch.setattr(stop, "INSIST_SECONDS", 0.2)
-    told = started()
+    report = start()
     action = int(Path("pid").read_text())
     monkeypatch.setattr(stop.Holder, "ask", lambda self: self.send(signal.SIGSTOP))
-    (result,) = stop.stop([the_run()], 0.2)
+    (result,) = stop.stop([only_run()], 0.2)
     assert (result.how, result.status) == ("killed", "crashed")
-    assert not is_alive(told["pid"])
+    assert not is_alive(report["pid"])
     wait_for(lambda: not is_alive(action))
     (project / "go").touch()
-    assert llc("resume", told["run"], "-q").returncode == 0
+    assert llc("resume", report["run"], "-q").returncode == 0
 
 
 def test_stop_wakes_a_suspended_run(project: Path) -> None:
     """A suspended run receives the stop request."""
-    told = started()
-    os.kill(told["pid"], signal.SIGSTOP)
+    report = start()
+    os.kill(report["pid"], signal.SIGSTOP)
     (row,) = json.loads(llc("stop", "waits", "--wait", "20", "--json").stdout)
     assert row["how"] == "stopped"
 
@@ -314,10 +318,10 @@ def test_stop_wakes_a_suspended_run(project: Path) -> None:
 def test_stop_all_stops_every_run(project: Path) -> None:
     """Without `--all`, one of several runs of a loop must be named."""
     for name in ("one", "two"):
-        text = WAITS.replace("name: waits", f"name: {name}\nscope: [{name}]")
+        text = WAITING_LOOP.replace("name: waits", f"name: {name}\nscope: [{name}]")
         (project / ".loops" / f"{name}.yaml").write_text(text)
         (project / name).mkdir()
-        started(name)
+        start(name)
     assert llc("stop").returncode == 2
     rows = json.loads(llc("stop", "--all", "--json").stdout)
     assert [row["how"] for row in rows] == ["stopped", "stopped"]
@@ -327,10 +331,10 @@ def test_stop_all_stops_every_run(project: Path) -> None:
 
 def test_only_active_runs_can_be_stopped(project: Path) -> None:
     """For an interrupted or finished run the exit code is 1; an unknown run is a usage error."""
-    told = started()
+    report = start()
     llc("stop", "waits")
     done = llc("stop", "waits")
-    assert (done.returncode, f"llc resume {told['run']}" in done.stderr) == (1, True)
+    assert (done.returncode, f"llc resume {report['run']}" in done.stderr) == (1, True)
     (project / "go").touch()
     llc("resume", "waits", "-q")
     done = llc("stop", "waits")
@@ -343,27 +347,29 @@ def test_a_reused_pid_is_not_signalled(project: Path) -> None:
     run = RunFolder.create("", "x") if os.path.isdir(RUNNING) else None
     runs.make_running_folder("")
     run = run or RunFolder.create("", "x")
-    bystander = subprocess.Popen(["sleep", "60"])
+    other_process = subprocess.Popen(["sleep", "60"])
     try:
-        begun = processes.start_time(bystander.pid)
-        boot, _, tick = begun.partition(":")
-        Path(run.lock).write_text(json.dumps({"pid": bystander.pid, "start_time": f"{boot}:{int(tick) - 1}"}))
-        with open(run.lock) as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
+        started_at = processes.start_time(other_process.pid)
+        boot, _, tick = started_at.partition(":")
+        Path(run.lock).write_text(
+            json.dumps({"pid": other_process.pid, "start_time": f"{boot}:{int(tick) - 1}"})
+        )
+        with open(run.lock) as lock_file:
+            fcntl.flock(lock_file, fcntl.LOCK_EX)
             with pytest.raises(UserError, match="cannot be found here"):
                 stop.Holder.find(run)
-        assert bystander.poll() is None
+        assert other_process.poll() is None
     finally:
-        bystander.kill()
-        bystander.wait()
+        other_process.kill()
+        other_process.wait()
 
 
 def test_a_queued_background_run_can_be_inspected_and_stopped(project: Path) -> None:
     """It has an id and a status; stopped, it leaves nothing to resume."""
-    first = started()
+    first = start()
     second = json.loads(llc("run", "waits", "--background", "--queue", "--json").stdout)
-    told = json.loads(llc("status", second["run"], "--json").stdout)
-    assert (told["status"], told["waits_for"]) == ("queued", [first["run"]])
+    status = json.loads(llc("status", second["run"], "--json").stdout)
+    assert (status["status"], status["waits_for"]) == ("queued", [first["run"]])
     (row,) = json.loads(llc("stop", second["run"], "--json").stdout)
     assert row["how"] == "left"
     assert [run.id for run in runs.runs_in("")] == [first["run"]]
@@ -371,7 +377,7 @@ def test_a_queued_background_run_can_be_inspected_and_stopped(project: Path) -> 
 
 def test_a_queued_background_run_starts_in_turn(project: Path) -> None:
     """It starts by itself after the run before it ends."""
-    started()
+    start()
     llc("run", "waits", "--background", "--queue")
     (project / "go").touch()
     wait_for(lambda: len([run for run in runs.runs_in("", HISTORY) if run.end()]) == 2)
@@ -383,10 +389,10 @@ def test_closed_standard_streams_are_allowed(project: Path, closed: str) -> None
     command = f"{sys.executable} -m llc run waits --background {closed}"
     done = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, text=True, check=True, timeout=60)
     run = find_unfinished(done.stdout.strip())
-    wait_for(lambda: "│ begun" in Path(run.log).read_text())
+    wait_for(lambda: "│ started" in Path(run.log).read_text())
 
 
-# --- signals ----------------------------------------------------------------------------------
+# --- signals ------------------------------------------------------------------------------------
 
 
 def foreground(*words: str) -> Any:
@@ -410,13 +416,13 @@ def test_two_interrupts_leave_a_resumable_run(project: Path) -> None:
 def test_a_third_interrupt_exits_at_once(project: Path) -> None:
     """Three signals end the process at any point; the run is resumable."""
     child = foreground("run", "stubborn")
-    pid = the_run().about()["pid"]
+    pid = only_run().about()["pid"]
     for _ in range(3):
         os.kill(pid, signal.SIGTERM)
         time.sleep(0.01)
     child.expect(pexpect.EOF)
     child.close()
-    # The last one may come when all is done and Python itself has let go of its signals.
+    # The last signal may arrive after Python has restored its own signal handlers at exit.
     assert child.exitstatus == 130 or child.signalstatus == signal.SIGTERM
     (project / "go").touch()
     assert llc("resume", "stubborn", "-q").returncode == 0

@@ -1,8 +1,7 @@
-"""The crash matrix: whatever cuts a run off, resuming it ends it as if nothing had.
+"""The crash matrix: a run that is interrupted at any point ends as an uninterrupted run does.
 
-After each accident no effect that had finished is performed again, those of which it is not known
-follow their policy, and outcome, counters and notes are those of a run that was left alone. A larger matrix:
-`make crash`.
+After each fault no finished effect is repeated, effects in doubt follow their policy, and outcome, counters
+and notes are those of an uninterrupted run. A larger matrix: `make crash`.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ def llc(request: pytest.FixtureRequest) -> Iterator[Runner]:
 
 
 def check_resumed(llc: Runner, project: Project, name: str, expected: Any, about: str, **env: Any) -> None:
-    """Resume until it ends; nothing that had finished is done again, and all is as it should be."""
-    done, before = project.finished(), project.log()
+    """Resume the run to its end; no finished effect is repeated and the outcome is as expected."""
+    finished, before = project.finished(), project.log()
     if not project.is_run():
         assert not before, about
         return
@@ -44,7 +43,7 @@ def check_resumed(llc: Runner, project: Project, name: str, expected: Any, about
         assert code == (3 if name == "maintain" else 0), (about, project.printed())
     assert project.has_ended(), about
     after = project.log()
-    for seq in done:
+    for seq in finished:
         assert after[seq] == before[seq], (about, seq)
     assert all(count <= 2 for count in after.values()), about
     assert project.observable_history(name) == expected, about
@@ -52,22 +51,22 @@ def check_resumed(llc: Runner, project: Project, name: str, expected: Any, about
 
 @pytest.fixture(scope="module")
 def expected(llc: Runner, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What each program comes to when it is left alone."""
-    stories = {}
+    """Outcome of each program without a fault."""
+    outcomes = {}
     for name in PROGRAMS:
         project = Project(tmp_path_factory.mktemp("alone") / name, name)
         llc(project.folder, "run", project.target, "-q")
-        stories[name] = project.observable_history(name)
+        outcomes[name] = project.observable_history(name)
         assert set(project.log().values()) == {1}
-    return stories
+    return outcomes
 
 
-def accidents(
+def faulty_runs(
     llc: Runner, folder: Path, name: str, fault: str, step: int = 1
 ) -> Iterator[tuple[Project, str]]:
-    """A project for each write at which the accident happens, until one ends without it.
+    """A project for each write with the fault, until a run ends without it.
 
-    step: of so many writes one; which one differs by program, so that together they have all.
+    step: only every `step`-th write; the first write differs by program, so that together they cover all.
     """
     if llc.database is not None and not IS_LARGE:
         step *= 3  # a process with a database takes longer to start
@@ -87,9 +86,9 @@ def accidents(
 def test_killed_at_any_write(
     llc: Runner, tmp_path: Path, expected: dict[str, Any], name: str, fault: str
 ) -> None:
-    """kill -9 before, in the middle of and after each write to the files of a run."""
+    """kill -9 before, during and after each write to the files of a run."""
     step = 1 if IS_LARGE else 2 if fault == "after" else 4
-    for project, about in accidents(llc, tmp_path, name, fault, step):
+    for project, about in faulty_runs(llc, tmp_path, name, fault, step):
         check_resumed(llc, project, name, expected[name], about)
 
 
@@ -100,12 +99,12 @@ def test_refused_or_signalled_at_any_write(
 ) -> None:
     """A full or broken disk, Ctrl-C and SIGTERM leave a run that can be resumed."""
     step = 1 if IS_LARGE else 6
-    for project, about in accidents(llc, tmp_path, name, fault, step):
+    for project, about in faulty_runs(llc, tmp_path, name, fault, step):
         check_resumed(llc, project, name, expected[name], about)
 
 
-def test_killed_again_while_it_is_resumed(llc: Runner, tmp_path: Path, expected: dict[str, Any]) -> None:
-    """Cut off at some write, and again at some write of the resumed run, and once more."""
+def test_killed_again_during_resume(llc: Runner, tmp_path: Path, expected: dict[str, Any]) -> None:
+    """A kill at some write, at some write of the resumed run, and once more."""
     chance = random.Random(7)
     for number in range(400 if IS_LARGE else 8):
         name = chance.choice(list(PROGRAMS))
@@ -135,7 +134,7 @@ def test_killed_again_while_it_is_resumed(llc: Runner, tmp_path: Path, expected:
 
 
 def test_killed_at_any_time(llc: Runner, tmp_path: Path, expected: dict[str, Any]) -> None:
-    """kill -9 from outside, whatever the run is doing."""
+    """kill -9 at a random time."""
     chance = random.Random(11)
     for number in range(200 if IS_LARGE else 8):
         name = chance.choice(list(PROGRAMS))
@@ -144,20 +143,20 @@ def test_killed_at_any_time(llc: Runner, tmp_path: Path, expected: dict[str, Any
         check_resumed(llc, project, name, expected[name], f"{number}: {name}")
 
 
-CAREFUL = RETRY.replace("initial: count\n", "initial: count\non_error: report\n").replace(
+FAILING_IN_DOUBT = RETRY.replace("initial: count\n", "initial: count\non_error: report\n").replace(
     "    next: done\n", "    on_unknown: fail\n    next: done\n    on_error: done\n"
 )
-CAREFUL = CAREFUL.replace("    capture: n\n", "    capture: n\n    on_unknown: fail\n").replace(
-    "exit 1'\n", "exit 1'\n    on_unknown: fail\n"
-)
+FAILING_IN_DOUBT = FAILING_IN_DOUBT.replace(
+    "    capture: n\n", "    capture: n\n    on_unknown: fail\n"
+).replace("exit 1'\n", "exit 1'\n    on_unknown: fail\n")
 
 
 @pytest.mark.parametrize("fault", KILLS)
-def test_what_must_not_be_done_twice_is_not(llc: Runner, tmp_path: Path, fault: str) -> None:
-    """With `on_unknown: fail` no action is ever performed twice; its error is routed."""
-    PROGRAMS["careful"] = CAREFUL
+def test_on_unknown_fail_performs_no_action_twice(llc: Runner, tmp_path: Path, fault: str) -> None:
+    """With `on_unknown: fail` no action is performed twice; its error is routed."""
+    PROGRAMS["careful"] = FAILING_IN_DOUBT
     try:
-        for project, about in accidents(llc, tmp_path, "careful", fault, 1 if IS_LARGE else 3):
+        for project, about in faulty_runs(llc, tmp_path, "careful", fault, 1 if IS_LARGE else 3):
             if project.is_run() and not project.has_ended():
                 assert llc(project.folder, "resume", "job", "-q") in (0, 1), about
             assert set(project.log().values()) <= {1}, about
@@ -166,7 +165,7 @@ def test_what_must_not_be_done_twice_is_not(llc: Runner, tmp_path: Path, fault: 
 
 
 def test_killed_around_a_model_call(llc: Runner, tmp_path: Path, answers: ModuleType) -> None:
-    """A verdict that was paid for is not asked for again; one that was cut off is."""
+    """A received verdict is not requested again; an interrupted request is."""
 
     def judge(handler: Any, request: dict[str, Any]) -> None:
         is_two = "\n2" in json.dumps(request["messages"]).replace("\\n", "\n")
@@ -179,15 +178,17 @@ def test_killed_around_a_model_call(llc: Runner, tmp_path: Path, answers: Module
             "ANTHROPIC_API_KEY": "test-key",
             "NO_PROXY": "127.0.0.1",
         }
-        alone = Project(tmp_path / "alone", "judged", JUDGED)
-        assert llc(alone.folder, "run", "job", "-q", env=env) == 0
-        paid = len(server.requests)
-        places = range(1, 20) if IS_LARGE else (5, 6, 7) if llc.database is None else (6,)
-        for at in places:
+        uninterrupted = Project(tmp_path / "alone", "judged", JUDGED)
+        assert llc(uninterrupted.folder, "run", "job", "-q", env=env) == 0
+        request_count = len(server.requests)
+        writes = range(1, 20) if IS_LARGE else (5, 6, 7) if llc.database is None else (6,)
+        for at in writes:
             server.requests.clear()
             project = Project(tmp_path / str(at), "judged", JUDGED)
             code = llc(project.folder, "run", "job", "-q", env=env, fault="after", at=at)
             if code == 0:
                 break
-            check_resumed(llc, project, "judged", alone.observable_history("judged"), f"at {at}", env=env)
-            assert len(server.requests) <= paid + 1, at
+            check_resumed(
+                llc, project, "judged", uninterrupted.observable_history("judged"), f"at {at}", env=env
+            )
+            assert len(server.requests) <= request_count + 1, at

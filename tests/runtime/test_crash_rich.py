@@ -1,6 +1,6 @@
 """Crashes of a run with long texts in files, checkpoints, concurrent calls and sub-loops.
 
-A sample of what `make crash` looks at as a whole.
+A sample; `make crash` runs the complete matrix.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ END = [[["success", 2]] * 3, ["success", 2]]
 ACTIONS = 16
 
 
-def make(folder: Path) -> Project:
+def make_project(folder: Path) -> Project:
     project = Project(folder, "rich", FLOW, ".loops/job.sexp")
     (folder / ".loops" / "inner.yaml").write_text(INNER)
     return project
@@ -58,7 +58,7 @@ def make(folder: Path) -> Project:
 
 @pytest.fixture(scope="module", params=["files", "database"])
 def llc(request: pytest.FixtureRequest) -> Iterator[Runner]:
-    """Both run stores; checkpoints are written at each chance."""
+    """Both run stores; checkpoints are written as often as possible."""
     job: dict[str, Any] = {"checkpoints": 256}
     if request.param == "database":
         job["database"] = postgres.cluster_database(request.getfixturevalue("postgres_server"))
@@ -68,19 +68,19 @@ def llc(request: pytest.FixtureRequest) -> Iterator[Runner]:
 
 @pytest.fixture(scope="module")
 def on_files() -> Iterator[Runner]:
-    """The run store whose files are damaged; of the database: `tests/database/test_hostile_rows.py`."""
+    """The file store, whose files are damaged; for the database see `tests/database/test_hostile_rows.py`."""
     with Runner(checkpoints=256) as runner:
         yield runner
 
 
 @pytest.fixture(scope="module")
 def writes(llc: Runner, tmp_path_factory: pytest.TempPathFactory) -> int:
-    """How many writes a run makes that is left alone."""
+    """Number of writes of an uninterrupted run."""
     return count_writes(llc, tmp_path_factory.mktemp("alone") / "job")
 
 
 def count_writes(llc: Runner, folder: Path) -> int:
-    project = make(folder)
+    project = make_project(folder)
     assert llc(project.folder, "run", "job", "-q", fault="none") == 0
     assert project.end()["value"] == END
     assert sum(project.log().values()) == ACTIONS
@@ -88,8 +88,8 @@ def count_writes(llc: Runner, folder: Path) -> int:
 
 
 def check(llc: Runner, project: Project, about: str) -> None:
-    """Resumed it ends as it should, and nothing that had finished is performed again."""
-    done, before = project.finished(), project.log()
+    """The resumed run ends as expected, and no finished effect is performed again."""
+    finished, before = project.finished(), project.log()
     if not project.is_run():
         assert not before, about
         return
@@ -98,7 +98,7 @@ def check(llc: Runner, project: Project, about: str) -> None:
         assert code == 0, (about, project.printed())
     assert project.end()["value"] == END, about
     after = project.log()
-    assert all(after[seq] == before[seq] for seq in done), about
+    assert all(after[seq] == before[seq] for seq in finished), about
     assert all(count <= 2 for count in after.values()), about
 
 
@@ -106,19 +106,19 @@ FAULTS = (*KILLS, "enospc", "eio", "sync", "sigint", "sigterm")
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_an_accident_at_a_write(llc: Runner, tmp_path: Path, writes: int, fault: str) -> None:
+def test_fault_at_a_write(llc: Runner, tmp_path: Path, writes: int, fault: str) -> None:
     """To the journal, a checkpoint, a long text or any other file of the run."""
-    places = range(1, writes + 1)
+    writes_to_fail = range(1, writes + 1)
     chance = random.Random(FAULTS.index(fault))
-    for at in places if IS_LARGE else sorted(chance.sample(places, 2)):
-        project = make(tmp_path / str(at))
+    for at in writes_to_fail if IS_LARGE else sorted(chance.sample(writes_to_fail, 2)):
+        project = make_project(tmp_path / str(at))
         code = llc(project.folder, "run", "job", "-q", fault=fault, at=at)
         check(llc, project, f"{fault} at {at}, exit {code}")
 
 
-def test_writes_that_take_a_part_at_a_time_do_no_harm(llc: Runner, tmp_path: Path) -> None:
-    """The system may write less than it was given; nothing is lost and nothing doubled."""
-    project = make(tmp_path / "job")
+def test_partial_writes_lose_nothing(llc: Runner, tmp_path: Path) -> None:
+    """The system may write less than requested; no data is lost or duplicated."""
+    project = make_project(tmp_path / "job")
     assert llc(project.folder, "run", "job", "-q", fault="short") == 0
     assert project.end()["value"] == END
     assert set(project.log().values()) == {1}
@@ -126,10 +126,10 @@ def test_writes_that_take_a_part_at_a_time_do_no_harm(llc: Runner, tmp_path: Pat
 
 
 @pytest.fixture(scope="module")
-def cut(on_files: Runner, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A run that was killed when most of it was done, with all kinds of files."""
+def killed_run(on_files: Runner, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A run that was killed after most of its work, with all kinds of files."""
     writes = count_writes(on_files, tmp_path_factory.mktemp("alone") / "job")
-    project = make(tmp_path_factory.mktemp("cut") / "job")
+    project = make_project(tmp_path_factory.mktemp("cut") / "job")
     on_files(project.folder, "run", "job", "-q", fault="after", at=writes * 4 // 5)
     (folder,) = project.folder.glob(".loops/.running/job-*")
     assert {path.name for path in folder.iterdir()} >= {"checkpoint-1", "checkpoint-2", "outputs"}
@@ -137,56 +137,56 @@ def cut(on_files: Runner, tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
-def change(data: bytes, place: int, how: str) -> bytes:
+def damage(data: bytes, offset: int, how: str) -> bytes:
     if how == "cut off":
-        return data[:place]
-    return data[:place] + bytes([data[place] ^ (1 << place % 8)]) + data[place + 1 :]
+        return data[:offset]
+    return data[:offset] + bytes([data[offset] ^ (1 << offset % 8)]) + data[offset + 1 :]
 
 
 @pytest.mark.parametrize("how", ["cut off", "flipped"])
 @pytest.mark.parametrize("kind", ["*.events.jsonl", "checkpoint-*", "outputs/*"])
-def test_a_file_damaged_at_a_byte(
-    on_files: Runner, cut: Project, tmp_path: Path, how: str, kind: str
+def test_file_damaged_at_a_byte(
+    on_files: Runner, killed_run: Project, tmp_path: Path, how: str, kind: str
 ) -> None:
-    """It comes to the same end; what stands before the damage is not performed again."""
-    (folder,) = cut.folder.glob(".loops/.running/job-*")
+    """The run ends as expected; results before the damage are not performed again."""
+    (folder,) = killed_run.folder.glob(".loops/.running/job-*")
     chance = random.Random(f"{how} {kind}")
     first = len((folder / "job.events.jsonl").read_bytes().splitlines()[0]) + 1
     for number in range(150 if IS_LARGE else 3):
-        project = Project(tmp_path / str(number), "rich", copy=cut)
+        project = Project(tmp_path / str(number), "rich", copy=killed_run)
         (target,) = project.folder.glob(".loops/.running/job-*/")
         path = chance.choice(sorted(target.glob(kind)))
-        whole = path.read_bytes()
-        place = chance.randrange(first if kind.startswith("*") else 0, len(whole))
-        done = project.finished()
-        path.write_bytes(change(whole, place, how))
-        about = f"{how} at {place} of {path.name}"
+        complete = path.read_bytes()
+        offset = chance.randrange(first if kind.startswith("*") else 0, len(complete))
+        finished = project.finished()
+        path.write_bytes(damage(complete, offset, how))
+        about = f"{how} at {offset} of {path.name}"
         before = project.log()
-        safe = done if kind.startswith("checkpoint") else project.finished_before_damage()
+        undamaged = finished if kind.startswith("checkpoint") else project.finished_before_damage()
         code = on_files(project.folder, "resume", "job", "-q", "--accept-loss")
         assert code == 0, (about, project.printed())
         assert project.end()["value"] == END, about
         after = project.log()
-        assert all(after[seq] == before[seq] for seq in safe), (about, safe)
+        assert all(after[seq] == before[seq] for seq in undamaged), (about, undamaged)
 
 
-def test_several_files_damaged_at_once(on_files: Runner, cut: Project, tmp_path: Path) -> None:
-    """Also where nothing but the beginning of the journal is left whole."""
+def test_several_files_damaged_at_once(on_files: Runner, killed_run: Project, tmp_path: Path) -> None:
+    """Also if only the beginning of the journal is intact."""
     chance = random.Random(5)
     for number in range(100 if IS_LARGE else 2):
-        project = Project(tmp_path / str(number), "rich", copy=cut)
+        project = Project(tmp_path / str(number), "rich", copy=killed_run)
         (target,) = project.folder.glob(".loops/.running/job-*/")
         first = len((target / "job.events.jsonl").read_bytes().splitlines()[0]) + 1
         about = str(number)
         for path in sorted(target.rglob("*")):
             if not path.is_file() or path.name == "program.llb" or chance.random() < 0.5:
                 continue
-            whole = path.read_bytes()
-            least = first if path.name.endswith(".jsonl") else 0
-            if len(whole) > least:
-                place = chance.randrange(least, len(whole))
-                path.write_bytes(change(whole, place, chance.choice(["cut off", "flipped"])))
-                about += f", {path.name} at {place}"
+            complete = path.read_bytes()
+            min_size = first if path.name.endswith(".jsonl") else 0
+            if len(complete) > min_size:
+                offset = chance.randrange(min_size, len(complete))
+                path.write_bytes(damage(complete, offset, chance.choice(["cut off", "flipped"])))
+                about += f", {path.name} at {offset}"
         code = on_files(project.folder, "resume", "job", "-q", "--accept-loss")
         assert code == 0, (about, project.printed())
         assert project.end()["value"] == END, about

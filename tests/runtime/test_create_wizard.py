@@ -151,10 +151,10 @@ def test_values_of_options_are_not_asked_for(project: Path) -> None:
 def test_cancelled_wizard_saves_nothing(project: Path, keys: str, step: int) -> None:
     """Ctrl-C and Ctrl-D in a menu, a multiple choice and a text line leave no file and no folder."""
     t = create()
-    dialogue = [("What kind", "\r"), ("What should the loop fix", " \r"), ("maximum", "\r"), ("called", "\r")]
-    for question, answer in dialogue[:step]:
+    prompts = [("What kind", "\r"), ("What should the loop fix", " \r"), ("maximum", "\r"), ("called", "\r")]
+    for question, answer in prompts[:step]:
         t.answer(question, answer)
-    t.answer(dialogue[step][0], keys)
+    t.answer(prompts[step][0], keys)
     assert t.end() == (130 if keys == "\x03" else 1)
     assert "nothing was saved" in t.plain
     assert list(project.iterdir()) == []

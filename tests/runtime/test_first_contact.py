@@ -1,6 +1,6 @@
-"""What a new user does first, from the wheel on: a fresh environment, a loop, a real package, a stock agent.
+"""First steps of a new user, from the wheel on: a new environment, a loop, a real package, a stock agent.
 
-What is installed is all there and works: the wheel and the sdist are built once, as is the environment.
+The wheel and the sdist are complete and work; they and the environment are built once.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ class Project(NamedTuple):
     repair: str
 
     def tests(self) -> dict[str, str]:
-        """Digests of the files of its tests."""
+        """Digests of the test files."""
         files = sorted(self.path.glob("**/tests/*.py"))
         return {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """An sdist from the package index in which a function is broken; without the index, the example."""
+    """An sdist from the package index with a broken function; without access to the index, the example."""
     download = [
         *["-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest"],
         str(tmp_path),
         SDIST,
     ]
     words = [sys.executable, *download, "--disable-pip-version-check"]
-    found = subprocess.run(words, capture_output=True, timeout=900, check=False)
+    download_result = subprocess.run(words, capture_output=True, timeout=900, check=False)
     sdists = list(tmp_path.glob("*.tar.gz"))
-    if found.returncode or not sdists:
+    if download_result.returncode or not sdists:
         path = tmp_path / "repair"
         shutil.copytree(EXAMPLE, path)
         return Project(path, "sed -i 's/basket.append(item)/basket = [*basket, item]/' basket.py")
@@ -63,17 +63,17 @@ def project(tmp_path: Path) -> Project:
         archive.extractall(tmp_path, filter="data")
     path = tmp_path / sdists[0].name.removesuffix(".tar.gz")
     module = path / "toolz" / "itertoolz.py"
-    right = "    seq = iter(seq)\n    next(seq)\n    return next(seq)\n"
+    original = "    seq = iter(seq)\n    next(seq)\n    return next(seq)\n"
     text = module.read_text()
-    assert text.count(right) == 1
-    module.write_text(text.replace(right, right.replace("    next(seq)\n", "", 1)))
+    assert text.count(original) == 1
+    module.write_text(text.replace(original, original.replace("    next(seq)\n", "", 1)))
     edit = r"/^def second/,/return/s/^    seq = iter(seq)$/&\n    next(seq)/"
     return Project(path, f"sed -i '{edit}' toolz/itertoolz.py")
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel and the sdist, built from a copy so that nothing is left behind."""
+def distribution(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the sdist, built from a copy so that the checkout stays clean."""
     folder = tmp_path_factory.mktemp("dist")
     source = tmp_path_factory.mktemp("source") / "checkout"
     listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -88,9 +88,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def environment(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of a fresh environment with llc from its wheel, and pytest."""
-    (wheel,) = built.glob("*.whl")
+def environment(distribution: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the programs of a new environment with llc from its wheel, and pytest."""
+    (wheel,) = distribution.glob("*.whl")
     home = tmp_path_factory.mktemp("fresh") / "venv"
     venv.create(home)
     pip = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python")]
@@ -100,7 +100,7 @@ def environment(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tracked() -> list[str]:
-    """The files of the repository that belong in the package."""
+    """Files of the repository that belong to the package."""
     if not (ROOT / ".git").exists():
         pytest.skip("only a checkout knows its files")
     listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -112,23 +112,23 @@ def tracked() -> list[str]:
     ]
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(built: Path) -> None:
-    """Every tracked file of the package is in it, data files too, and only below `llc/`."""
-    (wheel,) = built.glob("*.whl")
+def test_wheel_has_the_package_and_nothing_else(distribution: Path) -> None:
+    """Every tracked file of the package is included, with data files, and only below `llc/`."""
+    (wheel,) = distribution.glob("*.whl")
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert names == {f"llc/{name}" for name in tracked()}
 
 
-def test_the_sdist_can_be_built_from(built: Path) -> None:
-    """It holds all sources of the package, the readme and the licence."""
-    (sdist,) = built.glob("*.tar.gz")
+def test_sdist_is_complete(distribution: Path) -> None:
+    """It has all sources of the package, the readme and the licence."""
+    (sdist,) = distribution.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert names >= {*tracked(), "README.md", "LICENSE", "pyproject.toml"}
 
 
-def test_an_installed_llc_runs_a_loop(environment: Path, tmp_path: Path) -> None:
-    """From the wheel, in a fresh environment: `llc`, `ll-loop` and `python -m llc` are there and work."""
+def test_installed_llc_runs_a_loop(environment: Path, tmp_path: Path) -> None:
+    """In a new environment with the wheel, `llc`, `ll-loop` and `python -m llc` work."""
     (tmp_path / "two.yaml").write_text(LOOP, "utf-8")
     for command in (
         [environment / "llc", "run", "two.yaml"],
@@ -140,16 +140,16 @@ def test_an_installed_llc_runs_a_loop(environment: Path, tmp_path: Path) -> None
         assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_a_stock_agent_repairs_a_real_package(
+def test_stock_agent_repairs_a_real_package(
     project: Project, environment: Path, installed: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """`llc create`, `llc run`: no file is edited by hand; one changed line has another agent do it."""
+    """With `llc create` and `llc run` no file is edited by hand; one changed line selects another agent."""
     (packages,) = environment.parent.glob("lib/python*/site-packages")
     (packages / "project.pth").write_text(f"{project.path}\n")
     unset = ("LLC_AGENT", "PYTHONPATH", "VIRTUAL_ENV")
     env = {name: value for name, value in os.environ.items() if name not in unset}
     env["PATH"] = f"{environment}:{env['PATH']}"
-    # Bytecode is taken for current after an edit within the same second that keeps a file's size.
+    # Python does not notice an edit within the same second that keeps the size of a file.
     env |= {"PYTHONDONTWRITEBYTECODE": "1", "GIT_CONFIG_GLOBAL": os.devnull}
     for role in ("AUTHOR", "COMMITTER"):
         env |= {f"GIT_{role}_NAME": "t", f"GIT_{role}_EMAIL": "t@example.org"}
@@ -172,16 +172,16 @@ def test_a_stock_agent_repairs_a_real_package(
     for agent in ("claude", "opencode", "codex") if IS_LARGE else ("claude", "codex"):
         if agent != "claude":
             assert call("git", "checkout", "-q", "--", ".").returncode == 0
-            # Codex states no cost, and the budget of the loop needs one: the price of its model.
+            # Codex reports no cost, and the budget of the loop needs the price of its model.
             line = f"{agent}\nmodel: gpt-5.5" if agent == "codex" else agent
             loop.write_text(f"agent: {line}\n{created_loop}")
         with ModelServer() as models:
             models.then(Shell(project.repair), Say("Repaired."))
             home = environment_of(tmp_path / f"home-{agent}", installed(agent), models.url)
             home["PATH"] = f"{environment}:{installed(agent)}:{env['PATH']}"
-            done = call("llc", "run", "tests", "--json", **home)
-        assert done.returncode == 0, done.stderr + done.stdout
-        outcome = json.loads(done.stdout)
+            completed = call("llc", "run", "tests", "--json", **home)
+        assert completed.returncode == 0, completed.stderr + completed.stdout
+        outcome = json.loads(completed.stdout)
         assert (outcome["status"], outcome["final_state"]) == ("success", "done"), outcome
         assert len(models.requests) == 2
         assert "FAILED " in json.dumps(models.requests[0])

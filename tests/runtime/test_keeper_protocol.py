@@ -1,9 +1,9 @@
-"""Every message order between a keeper of actions, a killed driver and the resuming processes.
+"""Every message order between an action keeper, a killed driver and the processes that resume the run.
 
-A driver takes one step at a time and is killed after each of them. Meanwhile the keeper is suspended since
-each earlier step, so that it finds messages, the death of the driver and the end of the action at once; it
-takes them in the order of the system or in the opposite one. A keeper is killed before each line that it
-executes, while its driver lives and after that.
+The driver takes one step at a time and is killed after each step. Meanwhile the keeper is suspended since
+each earlier step, so that it receives messages, the death of the driver and the end of the action together;
+it handles them in the order of the system or in the opposite order. A keeper is also killed before each
+line that it executes, while its driver lives and afterwards.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.runs import locks
 
 EFFECT = "job/1"
-ACTION = "echo begun >> log; echo one; echo two >&2; read -r _ < go; echo three; exit 7"
+ACTION = "echo started >> log; echo one; echo two >&2; read -r _ < go; echo three; exit 7"
 STEPS = "request", "started", "output-file", "output", "errors", "ended", "exit", "release"
-# Steps that wait for the keeper.
-ANSWERED = {"started", "exit"}
-# What a process that resumes does before it is killed.
-TAKES = "asked", "read", "ended", "exit"
+# Steps that wait for an answer of the keeper.
+ANSWERED_STEPS = {"started", "exit"}
+# Steps of a resuming process before it is killed.
+RESUME_STEPS = "asked", "read", "ended", "exit"
 
 
-def orders() -> Iterator[tuple[int, int | None]]:
-    """How many steps the driver takes, and after how many of them the keeper is suspended."""
+def step_orders() -> Iterator[tuple[int, int | None]]:
+    """Number of steps of the driver, and the step since which the keeper is suspended, if it is."""
     for count in range(len(STEPS) + 1):
         yield count, None
         for since in range(count):
-            if not ANSWERED & set(STEPS[since:count]):
+            if not ANSWERED_STEPS & set(STEPS[since:count]):
                 yield count, since
 
 
-class Opposite:
+class ReversedPoller:
     """A poller that reports events in the opposite order."""
 
     def __init__(self) -> None:
@@ -59,18 +59,18 @@ class Opposite:
         return self._poller.poll(timeout)[::-1]
 
 
-class Select:
-    """The module `select` with another poller."""
+class ReversedSelect:
+    """The module `select` with the opposite poller."""
 
-    poll, select, POLLIN = Opposite, select.select, select.POLLIN
+    poll, select, POLLIN = ReversedPoller, select.select, select.POLLIN
 
 
-# `keeper_process.main`, or one around it.
+# Type of `keeper_process.main` and of functions that wrap it.
 Main = Callable[[Any, int], NoReturn]
 
 
 def guard(folder: Path) -> None:
-    """Hold the lock of the run in a folder, as its driver."""
+    """Hold the lock of the run in a folder, as its driver does."""
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     files.flock(lock, files.LOCK_EX)
     about = {"run": "job", "pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
@@ -79,9 +79,9 @@ def guard(folder: Path) -> None:
 
 
 class Driver:
-    """A process that runs one action by its keeper, step by step. pid, keeper: of the two processes.
+    """A process that runs one action with its keeper, step by step.
 
-    main: of the keeper.
+    pid, keeper: process ids of the driver and the keeper. main: main function of the keeper.
     """
 
     def __init__(self, folder: Path, is_opposite: bool, main: Main = keeper_process.main) -> None:
@@ -96,7 +96,7 @@ class Driver:
                 os.close(orders)
                 os.close(answers)
                 if is_opposite:
-                    keeper_process.select = Select  # type: ignore[assignment]
+                    keeper_process.select = ReversedSelect  # type: ignore[assignment]
                 self._drive()
             finally:
                 os._exit(1)
@@ -120,10 +120,10 @@ class Driver:
         os.close(self._orders)
         os.close(self._answers)
 
-    # --- in the process ---------------------------------------------------------------------------
+    # --- in the process --------------------------------------------------------------------------
 
-    def _reached(self, text: str = "ok") -> None:
-        os.write(self._answers, text.encode())
+    def _reached(self, message: str = "ok") -> None:
+        os.write(self._answers, message.encode())
         if not os.read(self._orders, 1):
             os._exit(0)
 
@@ -134,7 +134,7 @@ class Driver:
         send, wait_start = keeper.send, keeper.Action.wait_start
         reached = self._reached
 
-        def wait_when_told(action: keeper.Action) -> None:
+        def report_and_wait(action: keeper.Action) -> None:
             reached()  # the request is sent
             wait_start(action)
 
@@ -143,19 +143,19 @@ class Driver:
             if data == b"output":
                 reached()
 
-        keeper.Action.wait_start = wait_when_told  # type: ignore[method-assign]
+        keeper.Action.wait_start = report_and_wait  # type: ignore[method-assign]
         keeper.send = send_and_wait
         output, output_end = os.pipe()
         errors, errors_end = os.pipe()
         facts: dict[str, Any] = {"folder": str(self.folder), "effect": EFFECT, "begun": 0.0, "end": None}
         facts |= {"limited_by": "", "signals": [int(signal.SIGTERM)], "grace": 1.0, "about": {}}
-        ends = os.open(os.devnull, os.O_RDONLY), output_end, errors_end, output, errors
-        words = [b"sh", b"-c", ACTION.encode()]
-        action = keeper.start("/bin/sh", words, os.environb, ends, facts, self._main)
+        handles = os.open(os.devnull, os.O_RDONLY), output_end, errors_end, output, errors
+        argv = [b"sh", b"-c", ACTION.encode()]
+        action = keeper.start("/bin/sh", argv, os.environb, handles, facts, self._main)
         assert action is not None
-        self._reached()  # it has started
-        for end in (output_end, errors_end):
-            os.close(end)
+        self._reached()  # the action has started
+        for handle in (output_end, errors_end):
+            os.close(handle)
         action.read(output, "output", 4)
         self._reached()
         action.read(errors, "stderr", 4)
@@ -182,14 +182,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def wait_for(condition: Callable[[], Any]) -> Any:
-    end = time.monotonic() + 60
-    while not (found := condition()):
-        assert time.monotonic() < end, "it did not happen"
+    deadline = time.monotonic() + 60
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.001)
-    return found
+    return value
 
 
-def has_died(pid: int) -> bool:
+def is_dead(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:
@@ -200,12 +200,12 @@ def children(pid: int) -> str:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text()
 
 
-def begun(folder: Path) -> int:
+def start_count(folder: Path) -> int:
     log = folder / "log"
     return len(log.read_text().split()) if log.exists() else 0
 
 
-def die(
+def run_killed_driver(
     folder: Path,
     count: int,
     since: int | None,
@@ -215,7 +215,7 @@ def die(
 ) -> Driver:
     """A driver that was killed after `count` steps; the keeper was suspended after `since` of them.
 
-    is_early: the action had ended then already.
+    is_early: the action had already ended then.
     """
     if is_early:
         (folder / "go").unlink()
@@ -223,31 +223,34 @@ def die(
     driver = Driver(folder, is_opposite, main)
     for step in range(count):
         if step == since:
-            if is_early:  # the keeper has told the driver, which has not read it
-                wait_for(lambda: begun(folder) and not children(driver.keeper))
+            if is_early:  # the keeper has sent a message that the driver has not read
+                wait_for(lambda: start_count(folder) and not children(driver.keeper))
             os.kill(driver.keeper, signal.SIGSTOP)
         driver.step()
         if STEPS[step] == "request" and since is None:
-            wait_for(lambda: begun(folder))
+            wait_for(lambda: start_count(folder))
     driver.kill()
     if since is not None:
         os.kill(driver.keeper, signal.SIGCONT)
     return driver
 
 
-def taken(folder: Path) -> keeper.Kept | None:
-    found = locks.survivors(RunFolder("", str(folder)))
-    assert set(found) <= {EFFECT}
-    return found.get(EFFECT)
+def take_over(folder: Path) -> keeper.Kept | None:
+    surviving = locks.survivors(RunFolder("", str(folder)))
+    assert set(surviving) <= {EFFECT}
+    return surviving.get(EFFECT)
 
 
 def finish(folder: Path, action: keeper.Kept, until: str = "exit") -> tuple[str, str, int] | None:
-    """Attend it to its end: output, stderr and exit code; None where the attendant is killed before."""
-    said = {"output": b"", "stderr": b""}
+    """Attend the action until a step.
+
+    Return its output, stderr and exit code; None if the attendant stops before it has the result.
+    """
+    output = {"output": b"", "stderr": b""}
 
     def read() -> None:
-        for stream in said:
-            said[stream] += action.read(stream, 1000)
+        for stream in output:
+            output[stream] += action.read(stream, 1000)
 
     if until == "asked":
         return None
@@ -255,7 +258,7 @@ def finish(folder: Path, action: keeper.Kept, until: str = "exit") -> tuple[str,
         read()
         return None
     if action.status is None:
-        with contextlib.suppress(OSError):  # it has read that already
+        with contextlib.suppress(OSError):  # it has already read the line
             go = os.open(folder / "go", os.O_WRONLY | os.O_NONBLOCK)
             os.write(go, b"\n")
             os.close(go)
@@ -264,93 +267,94 @@ def finish(folder: Path, action: keeper.Kept, until: str = "exit") -> tuple[str,
             return None
         action.status = action.wait_status()
     read()
-    return said["output"].decode(), said["stderr"].decode(), os.waitstatus_to_exitcode(action.status)
+    return output["output"].decode(), output["stderr"].decode(), os.waitstatus_to_exitcode(action.status)
 
 
-def check_whole(folder: Path, driver: Driver) -> None:
-    """The action can be taken over with all of its output; then the keeper ends."""
-    action = taken(folder)
+def check_complete(folder: Path, driver: Driver) -> None:
+    """The action can be taken over with its complete output; then the keeper ends."""
+    action = take_over(folder)
     assert action is not None
-    assert finish(folder, action) == WHOLE
+    assert finish(folder, action) == COMPLETE
     action.release()
-    wait_for(lambda: has_died(driver.keeper))
-    assert begun(folder) == 1
+    wait_for(lambda: is_dead(driver.keeper))
+    assert start_count(folder) == 1
 
 
-WHOLE = "one\nthree\n", "two\n", 7
+COMPLETE = "one\nthree\n", "two\n", 7
 
 
 @pytest.mark.parametrize("is_opposite", [False, True])
-@pytest.mark.parametrize(("count", "since"), list(orders()))
-def test_the_driver_dies(folder: Path, count: int, since: int | None, is_opposite: bool) -> None:
-    """Whatever it had sent, the action was started once, and all of it is there; then the keeper ends."""
-    driver = die(folder, count, since, is_opposite)
+@pytest.mark.parametrize(("count", "since"), list(step_orders()))
+def test_driver_dies_after_each_step(folder: Path, count: int, since: int | None, is_opposite: bool) -> None:
+    """The action is started once, all of its output is available, and then the keeper ends."""
+    driver = run_killed_driver(folder, count, since, is_opposite)
     if STEPS[:count][-1:] == ("release",) or count == 0:
-        assert taken(folder) is None
+        assert take_over(folder) is None
     else:
-        wait_for(lambda: begun(folder))
-        check_whole(folder, driver)
-    wait_for(lambda: has_died(driver.keeper))
-    assert begun(folder) == (count > 0)
+        wait_for(lambda: start_count(folder))
+        check_complete(folder, driver)
+    wait_for(lambda: is_dead(driver.keeper))
+    assert start_count(folder) == (count > 0)
     assert sorted(path.name for path in folder.iterdir()) == ["go", "lock", *["log"] * (count > 0)]
 
 
 @pytest.mark.parametrize("is_opposite", [False, True])
 @pytest.mark.parametrize(
-    ("count", "since"), [(count, since) for count, since in orders() if since in range(2, 7) and count < 8]
+    ("count", "since"),
+    [(count, since) for count, since in step_orders() if since in range(2, 7) and count < 8],
 )
-def test_the_action_ended_before(folder: Path, count: int, since: int, is_opposite: bool) -> None:
-    """The driver dies before it reads a message, and the keeper has not read all of its messages."""
-    check_whole(folder, die(folder, count, since, is_opposite, is_early=True))
+def test_action_ends_before_the_driver_dies(folder: Path, count: int, since: int, is_opposite: bool) -> None:
+    """The driver dies before it reads a message, and the keeper has not read all messages of the driver."""
+    check_complete(folder, run_killed_driver(folder, count, since, is_opposite, is_early=True))
 
 
-@pytest.mark.parametrize("takes", TAKES)
+@pytest.mark.parametrize("resume_step", RESUME_STEPS)
 @pytest.mark.parametrize(
     "count", [STEPS.index("started") + 1, STEPS.index("errors") + 1, STEPS.index("ended") + 1]
 )
-def test_the_process_that_resumes_dies_too(folder: Path, count: int, takes: str) -> None:
-    """After each of its steps; the next one finds the whole action."""
-    driver = die(folder, count, None)
-    first = taken(folder)
+def test_resuming_process_dies_after_each_step(folder: Path, count: int, resume_step: str) -> None:
+    """After each of its steps, the next process gets the complete action."""
+    driver = run_killed_driver(folder, count, None)
+    first = take_over(folder)
     assert first is not None
-    finish(folder, first, takes)
+    finish(folder, first, resume_step)
     first.close()
-    check_whole(folder, driver)
+    check_complete(folder, driver)
 
 
 @pytest.mark.usefixtures("impatient")
 def test_two_processes_resume_at_once(folder: Path) -> None:
     """An action has one attendant: the second process does not get it while the first one lives."""
-    die(folder, STEPS.index("errors") + 1, None)
-    first = taken(folder)
+    run_killed_driver(folder, STEPS.index("errors") + 1, None)
+    first = take_over(folder)
     assert first is not None
     with pytest.raises(UserError, match="still running"):
-        taken(folder)
-    assert finish(folder, first) == WHOLE
+        take_over(folder)
+    assert finish(folder, first) == COMPLETE
     first.release()
 
 
-# --- keepers and processes that are suspended -----------------------------------------------------
+# --- keepers and processes that are suspended ---------------------------------------------------
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do not wait long for a keeper that is suspended for good."""
+    """Use short timeouts for a keeper that stays suspended."""
     monkeypatch.setattr(keeper, "_ANSWER_TIMEOUT_S", 0.2)
     monkeypatch.setattr(locks, "_KEEPER_TIMEOUT_S", 0.2)
 
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("since", ["request", "death", "socket", "list"])
-def test_a_keeper_is_suspended(folder: Path, monkeypatch: pytest.MonkeyPatch, since: str) -> None:
-    """Whatever it has answered by then, the run counts as live: the action is neither lost nor repeated."""
+def test_suspended_keeper_means_active_run(folder: Path, monkeypatch: pytest.MonkeyPatch, since: str) -> None:
+    """At every point of the exchange, the run counts as active: the action is neither lost nor repeated."""
     driver = Driver(folder, is_opposite=False)
     if since == "request":
         os.kill(driver.keeper, signal.SIGSTOP)
     driver.step()
     if since != "request":
         driver.step()
-        wait_for(lambda: begun(folder))
+        wait_for(lambda: start_count(folder))
     if since == "death":
         os.kill(driver.keeper, signal.SIGSTOP)
     driver.kill()
@@ -369,55 +373,55 @@ def test_a_keeper_is_suspended(folder: Path, monkeypatch: pytest.MonkeyPatch, si
     if since == "list":
         monkeypatch.setattr(keeper, "receive", receive_and_suspend)
     with pytest.raises(UserError, match="still running"):
-        taken(folder)
+        take_over(folder)
     os.kill(driver.keeper, signal.SIGCONT)
     monkeypatch.undo()
     os.chdir(folder)
-    wait_for(lambda: begun(folder))
-    check_whole(folder, driver)
+    wait_for(lambda: start_count(folder))
+    check_complete(folder, driver)
 
 
-def test_a_process_that_asks_too_late(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It connects and is suspended, so the keeper closes the connection; the action is still there."""
-    driver = die(folder, STEPS.index("started") + 1, None)
+def test_late_request_is_repeated(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keeper closes the connection of a suspended process; the action is still available."""
+    driver = run_killed_driver(folder, STEPS.index("started") + 1, None)
     wait_for(lambda: (folder / "keeper").exists())
-    receive, asked = keeper.receive, list[int]()
+    receive, handle_counts = keeper.receive, list[int]()
 
     def receive_late(connection: Any, count: int) -> tuple[bytes, list[int]]:
         answer = receive(connection, count)
-        asked.append(count)
-        if asked == [1, 2]:
+        handle_counts.append(count)
+        if handle_counts == [1, 2]:
             raise ValueError("the other side has closed the connection")
         return answer
 
     monkeypatch.setattr(keeper, "receive", receive_late)
-    check_whole(folder, driver)
-    assert asked.count(2) == 2
+    check_complete(folder, driver)
+    assert handle_counts.count(2) == 2
 
 
-@pytest.mark.parametrize("has_begun", [False, True])
-def test_a_run_that_has_another_owner(folder: Path, has_begun: bool) -> None:
-    """Where the lock file was removed while the keeper was suspended, it starts nothing and keeps nothing."""
+@pytest.mark.parametrize("has_started", [False, True])
+def test_keeper_ends_if_the_lock_file_was_removed(folder: Path, has_started: bool) -> None:
+    """If the lock file was removed while the keeper was suspended, the keeper starts and keeps no action."""
     driver = Driver(folder, is_opposite=False)
     actions = ""
-    if has_begun:
+    if has_started:
         driver.step()
         driver.step()
-        wait_for(lambda: begun(folder))
+        wait_for(lambda: start_count(folder))
         actions = children(driver.keeper)
     os.kill(driver.keeper, signal.SIGSTOP)
-    if not has_begun:
+    if not has_started:
         driver.step()
     driver.kill()
     (folder / "lock").unlink()
     os.kill(driver.keeper, signal.SIGCONT)
-    wait_for(lambda: has_died(driver.keeper))
-    assert begun(folder) == has_begun == len(actions.split())
-    wait_for(lambda: all(has_died(int(pid)) for pid in actions.split()))
+    wait_for(lambda: is_dead(driver.keeper))
+    assert start_count(folder) == has_started == len(actions.split())
+    wait_for(lambda: all(is_dead(int(pid)) for pid in actions.split()))
 
 
-def test_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an action writes cannot be kept: its result is not used, whether a process attends it or not."""
+def test_result_is_lost_on_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Output that cannot be stored makes the result unusable, with and without an attendant."""
     splice = os.splice
 
     def splice_unless_full(source: int, target: int, length: int) -> int:
@@ -426,39 +430,39 @@ def test_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return splice(source, target, length)
 
     monkeypatch.setattr(os, "splice", splice_unless_full)
-    driver = die(folder, STEPS.index("errors") + 1, None)
-    action = taken(folder)
+    driver = run_killed_driver(folder, STEPS.index("errors") + 1, None)
+    action = take_over(folder)
     assert action is not None
     (folder / "full").touch()
     end_action(folder)
     with pytest.raises(keeper.KeeperDied):
         action.wait_status()
     action.close()
-    wait_for(lambda: has_died(driver.keeper))
-    assert taken(folder) is None
+    wait_for(lambda: is_dead(driver.keeper))
+    assert take_over(folder) is None
 
 
-def test_an_action_that_nothing_waits_for_is_ended(folder: Path) -> None:
-    """Also if its keeper is killed before."""
-    driver = die(folder, STEPS.index("errors") + 1, None)
-    action = taken(folder)
+def test_unattended_action_is_ended(folder: Path) -> None:
+    """Also if its keeper was killed before."""
+    driver = run_killed_driver(folder, STEPS.index("errors") + 1, None)
+    action = take_over(folder)
     assert action is not None
     os.kill(driver.keeper, signal.SIGKILL)
-    wait_for(lambda: has_died(driver.keeper))
-    assert not has_died(action.pid)
+    wait_for(lambda: is_dead(driver.keeper))
+    assert not is_dead(action.pid)
     leftovers.end_kept(action)
-    wait_for(lambda: has_died(action.pid))
+    wait_for(lambda: is_dead(action.pid))
 
 
-# --- the death of the keeper ----------------------------------------------------------------------
+# --- the death of the keeper --------------------------------------------------------------------
 
-QUICK = "echo begun >> log; echo one; echo two >&2; sleep 0.01; echo three; exit 7"
+QUICK = "echo started >> log; echo one; echo two >&2; sleep 0.01; echo three; exit 7"
 
 
-def killed_at(spot: str, folder: Path, since: str) -> Main:
-    """A keeper that is killed before it executes a line for the first time. It lists all that it executes.
+def kill_keeper_at(target_line: str, folder: Path, since: str) -> Main:
+    """A keeper that is killed before it executes a line for the first time; it logs its executed lines.
 
-    since: the function from which on that counts.
+    since: function from whose first call on this applies.
     """
     main, seen = keeper_process.main, set[str]()
 
@@ -469,7 +473,7 @@ def killed_at(spot: str, folder: Path, since: str) -> Main:
             seen.add(since)
         line = f"{frame.f_code.co_name}:{frame.f_lineno}"
         if event == "line" and seen and line not in seen:
-            if line == spot:
+            if line == target_line:
                 os.kill(os.getpid(), signal.SIGKILL)
             seen.add(line)
             with open(folder / "lines", "a") as file:
@@ -483,13 +487,13 @@ def killed_at(spot: str, folder: Path, since: str) -> Main:
     return traced
 
 
-def lines(folder: Path) -> list[str]:
-    """The lines that a keeper has executed; not all of them, unless time does not matter."""
+def executed_lines(folder: Path) -> list[str]:
+    """Lines that a keeper has executed; every fourth one, unless LLC_CRASH is set."""
     return (folder / "lines").read_text().split()[:: 1 if os.environ.get("LLC_CRASH") else 4]
 
 
-def perform(folder: Path, path: str, spot: str = "") -> dict[str, Any]:
-    """The result of an action whose keeper is killed at a line; what is left of the action."""
+def perform(folder: Path, path: str, line: str = "") -> dict[str, Any]:
+    """The result of an action whose keeper is killed at a line; all its processes have ended then."""
     folder.mkdir()
     effect = f"{os.getpid()}-{folder.parent.parent.name}-{folder.name}/1"
     pid = os.fork()
@@ -497,7 +501,7 @@ def perform(folder: Path, path: str, spot: str = "") -> dict[str, Any]:
         try:
             os.chdir(folder)
             guard(folder)
-            keeper_process.main = killed_at(spot, folder, "request")
+            keeper_process.main = kill_keeper_at(line, folder, "request")
             context = Context("job", effect, None, None, None, lambda: 0, Interrupt(), folder=str(folder))
             try:
                 result = Runner().run(path, ["sh", "-c", QUICK], {}, context)
@@ -513,59 +517,61 @@ def perform(folder: Path, path: str, spot: str = "") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", ["/bin/sh", "/nowhere/sh"])
-def test_the_keeper_dies(folder: Path, path: str) -> None:
-    """Before each line that it executes: the action was started once, and its result is whole or unknown."""
-    whole = perform(folder / "0", path)
-    assert whole["exit_code"] == (7 if path == "/bin/sh" else 126)
+def test_keeper_dies_at_each_line(folder: Path, path: str) -> None:
+    """The action is started once, and its result is complete or in doubt."""
+    expected = perform(folder / "0", path)
+    assert expected["exit_code"] == (7 if path == "/bin/sh" else 126)
     outcomes = set()
-    for spot in lines(folder / "0"):
-        place = folder / spot
-        result = perform(place, path, spot)
+    for line in executed_lines(folder / "0"):
+        target_folder = folder / line
+        result = perform(target_folder, path, line)
         kind = result.get("error", {}).get("kind")
         outcomes.add(kind)
         if kind == "unknown-outcome":
-            assert begun(place) <= 1, spot
+            assert start_count(target_folder) <= 1, line
         else:
             for name in ("output", "stderr", "exit_code"):
-                assert result[name] == whole[name], spot
-            assert begun(place) == begun(folder / "0"), spot
-    assert outcomes == {whole.get("error", {}).get("kind"), "unknown-outcome"}
+                assert result[name] == expected[name], line
+            assert start_count(target_folder) == start_count(folder / "0"), line
+    assert outcomes == {expected.get("error", {}).get("kind"), "unknown-outcome"}
 
 
 @pytest.mark.parametrize("is_attended", [False, True])
-def test_the_keeper_dies_after_its_driver(folder: Path, is_attended: bool) -> None:
-    """Before each line that it executes then: what a process that resumes gets of the action is whole."""
+def test_keeper_dies_after_its_driver_at_each_line(folder: Path, is_attended: bool) -> None:
+    """Before each line that it executes then: a resuming process gets the complete action or nothing."""
 
-    def resume(spot: str) -> tuple[str, str, int] | None:
-        place = folder / spot.replace(":", "-")
-        place.mkdir()
-        os.chdir(place)
-        os.mkfifo(place / "go")
-        driver = die(place, STEPS.index("errors") + 1, None, main=killed_at(spot, place, "keep"))
+    def resume(line: str) -> tuple[str, str, int] | None:
+        target_folder = folder / line.replace(":", "-")
+        target_folder.mkdir()
+        os.chdir(target_folder)
+        os.mkfifo(target_folder / "go")
+        driver = run_killed_driver(
+            target_folder, STEPS.index("errors") + 1, None, main=kill_keeper_at(line, target_folder, "keep")
+        )
         if not is_attended:
-            end_action(place)
-            wait_for(lambda: has_died(driver.keeper))
-        action = taken(place)
+            end_action(target_folder)
+            wait_for(lambda: is_dead(driver.keeper))
+        action = take_over(target_folder)
         if action is None:
             if is_attended:
-                end_action(place)
+                end_action(target_folder)
             return None
         try:
-            return finish(place, action)
+            return finish(target_folder, action)
         except keeper.KeeperDied:
             return None
         finally:
             action.release()
-            wait_for(lambda: has_died(driver.keeper))
-            assert begun(place) == 1
+            wait_for(lambda: is_dead(driver.keeper))
+            assert start_count(target_folder) == 1
 
-    assert resume("none") == WHOLE
-    found = {spot: resume(spot) for spot in lines(folder / "none")}
-    assert set(found.values()) == {None, WHOLE}, found
+    assert resume("none") == COMPLETE
+    results = {line: resume(line) for line in executed_lines(folder / "none")}
+    assert set(results.values()) == {None, COMPLETE}, results
 
 
 def end_action(folder: Path) -> None:
-    """Let an action end that waits."""
+    """Let a waiting action end."""
     go = os.open(folder / "go", os.O_RDWR)
     os.write(go, b"\n")
     wait_for(lambda: not select.select([go], [], [], 0)[0])
@@ -573,11 +579,11 @@ def end_action(folder: Path) -> None:
 
 
 def test_two_threads_notice_the_death_of_a_keeper(folder: Path) -> None:
-    """The second one leaves the next keeper alone, which would believe that its driver is dead."""
+    """The second thread keeps the new keeper, which would otherwise believe that its driver is dead."""
     pid = os.fork()
     if pid == 0:
         try:
-            notice_twice(folder)
+            notice_death_twice(folder)
         finally:
             os._exit(0)
     os.waitpid(pid, 0)
@@ -585,9 +591,12 @@ def test_two_threads_notice_the_death_of_a_keeper(folder: Path) -> None:
     assert first == second
 
 
-def notice_twice(folder: Path) -> None:
-    """Two actions are asked for when a keeper dies; another keeper starts one before and one after the second
-    thread notices that. Writes down which keepers these were."""
+def notice_death_twice(folder: Path) -> None:
+    """Write the keepers of two actions to `keepers`.
+
+    A keeper dies while two threads wait for an action. A new keeper starts an action before and after the
+    second thread notices the death.
+    """
     guard(folder)
     null = os.open(os.devnull, os.O_RDWR)
 
@@ -596,29 +605,29 @@ def notice_twice(folder: Path) -> None:
         facts |= {"limited_by": "", "signals": [9], "grace": 1.0, "about": {}}
         return keeper.start("/bin/sleep", [b"sleep", b"60"], {}, (null,) * 5, facts, keeper_process.main)
 
-    asked, noticed = threading.Barrier(3, timeout=60), [threading.Event(), threading.Event()]
+    both_requested, noticed = threading.Barrier(3, timeout=60), [threading.Event(), threading.Event()]
     wait_start = keeper.Action.wait_start
 
     def wait_in_turn(action: keeper.Action) -> None:
         number = int(threading.current_thread().name)
-        asked.wait()
+        both_requested.wait()
         assert noticed[number].wait(60)
         wait_start(action)
 
-    def ask() -> None:
+    def request() -> None:
         with pytest.raises(keeper.KeeperDied):
             start()
 
     keeper._keeper(keeper_process.main)
-    dying = int(children(os.getpid()))
-    os.kill(dying, signal.SIGSTOP)
+    dying_keeper = int(children(os.getpid()))
+    os.kill(dying_keeper, signal.SIGSTOP)
     keeper.Action.wait_start = wait_in_turn  # type: ignore[method-assign]
-    threads = [threading.Thread(target=ask, name=str(number)) for number in range(2)]
+    threads = [threading.Thread(target=request, name=str(number)) for number in range(2)]
     for thread in threads:
         thread.start()
-    asked.wait()
-    os.kill(dying, signal.SIGKILL)
-    wait_for(lambda: has_died(dying))
+    both_requested.wait()
+    os.kill(dying_keeper, signal.SIGKILL)
+    wait_for(lambda: is_dead(dying_keeper))
     keeper.Action.wait_start = wait_start  # type: ignore[method-assign]
     actions = []
     for thread, event in zip(threads, noticed, strict=True):

@@ -20,7 +20,7 @@ import pytest
 from in_process import run_llc
 from keepers import kill_with_keeper
 
-# All of them: `make crash`.
+# The complete number of processes is for `make crash`.
 PROCESSES = 50 if os.environ.get("LLC_CRASH") else 12
 LOOP = """
 name: fix
@@ -39,7 +39,7 @@ echo '{"type":"result","subtype":"success","is_error":false,"num_turns":1,"resul
 
 
 class Project:
-    """A project with a loop that asks the agent `claude` nine times, a program that reports its cost."""
+    """A project with a loop that calls the stub agent `claude` nine times; the agent reports its cost."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -70,7 +70,7 @@ class Project:
         return json.loads(done.stdout)
 
     def start(self, *words: str, number: int = 0) -> subprocess.Popen[bytes]:
-        """Start llc, with its messages in the file `messages`; with a number, in another project."""
+        """Start llc with its output in the file `messages`; with a number, in another project folder."""
         folder = self.folder / str(number) if number else self.folder
         if number:
             shutil.copytree(self.folder / ".loops", folder / ".loops", dirs_exist_ok=True)
@@ -88,10 +88,10 @@ class Project:
     def messages(self) -> str:
         return (self.folder / "messages").read_text()
 
-    def wait_for(self, is_so: Callable[[], bool]) -> None:
-        end = time.monotonic() + 60
-        while not is_so():
-            assert time.monotonic() < end
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < deadline
             time.sleep(0.02)
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -105,7 +105,7 @@ class Project:
     @property
     def starts(self) -> list[str]:
         words = self.calls.read_text().splitlines() if self.calls.exists() else []
-        return [line for line in words if line != "auth status"]  # asked before a run starts
+        return [line for line in words if line != "auth status"]  # called before a run starts
 
 
 @pytest.fixture
@@ -113,20 +113,20 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-def test_a_day_has_a_limit(project: Project) -> None:
-    """A call that finds the ledger used up does not start: the run stops and names it and its renewal."""
+def test_day_limit_stops_runs(project: Project) -> None:
+    """A call does not start if the ledger is used up; the error names the ledger and its renewal time."""
     assert project.llc("budget", "set", "day", "0.05usd").stdout == "the day: 0.0500 USD at most\n"
     done = project.llc("run", "fix", "--json")
-    found = json.loads(done.stdout)
-    assert (done.returncode, found["status"], found["terminated_by"]) == (3, "interrupted", "budget")
-    assert found["error"]["message"].startswith(
+    outcome = json.loads(done.stdout)
+    assert (done.returncode, outcome["status"], outcome["terminated_by"]) == (3, "interrupted", "budget")
+    assert outcome["error"]["message"].startswith(
         "the budget of the day is used up: 0.0600 USD of 0.0500 USD; it renews 20"
     )
     assert len(project.starts) == 3
     (ledger,) = project.json("budget")["ledgers"]
     assert (ledger["limit"], ledger["spent"]) == (0.05, 0.06)
     assert (ledger["reserved"], ledger["left"]) == (0, 0)
-    # A later run of the day says so first and does not start its first call.
+    # A later run on the same day shows a warning and does not start its first call.
     done = project.llc("run", "fix", "-q")
     assert done.returncode == 3
     assert "warning: ledger the budget of the day is used up: 0.0600 USD of 0.0500 USD" in done.stderr
@@ -134,14 +134,14 @@ def test_a_day_has_a_limit(project: Project) -> None:
     checks = project.json("doctor", "fix")["checks"]["fix"]
     assert [check["status"] for check in checks if check["subject"] == "ledger"] == ["warning"]
     assert len(project.starts) == 3
-    # With more, the stopped one is resumed.
+    # With a higher limit, the stopped run can be resumed.
     project.llc("budget", "set", "day", "1usd")
-    assert project.json("resume", found["run"])["status"] == "limit"
+    assert project.json("resume", outcome["run"])["status"] == "limit"
     assert project.json("budget")["today"]["calls"] == len(project.starts) == 9
 
 
-def test_the_agent_gets_what_is_reserved_as_its_cap(project: Project) -> None:
-    """A quarter of the limit or what is left, less a fifth for the turn in which it is exceeded."""
+def test_agent_is_capped_by_its_reservation(project: Project) -> None:
+    """A quarter of the limit or the rest, less a fifth for the turn that exceeds the cap."""
     project.llc("budget", "set", "day", "0.05usd")
     project.llc("run", "fix", "-q")
     caps = [words.split("--max-budget-usd ")[1].split()[0] for words in project.starts]
@@ -150,8 +150,8 @@ def test_the_agent_gets_what_is_reserved_as_its_cap(project: Project) -> None:
 
 # --- many processes -----------------------------------------------------------------------------
 
-# Uses what its cap allows, and one turn more: a quarter of the cap.
-EXCEEDING = """#!/bin/sh
+# Uses a multiple of its cap; 1.25 is one turn too much.
+EXCEEDING_AGENT = """#!/bin/sh
 echo "$@" >> "$CALLS"
 cap=$(echo "$@" | sed 's/.*--max-budget-usd \\([0-9.]*\\).*/\\1/')
 cost=$(awk "BEGIN {print $cap * COST}")
@@ -160,23 +160,23 @@ echo "{\\"type\\":\\"result\\",\\"num_turns\\":1,\\"result\\":\\"ok\\",\\"total_
 """
 
 
-@pytest.mark.parametrize("part", ["1.25", "0.4"])
-def test_parallel_runs_do_not_exceed_a_ledger(project: Project, part: str) -> None:
-    """Many processes, agents that exceed their caps by a turn or use less: the limit is spent, not more."""
-    project.agent(part, EXCEEDING)
+@pytest.mark.parametrize("cap_multiple", ["1.25", "0.4"])
+def test_parallel_runs_do_not_exceed_a_ledger(project: Project, cap_multiple: str) -> None:
+    """Agents of many processes exceed their caps by a turn or use less; the total stays within the limit."""
+    project.agent(cap_multiple, EXCEEDING_AGENT)
     project.llc("budget", "set", "day", "1usd")
     runs = [project.start("run", "fix", "-q", number=number) for number in range(PROCESSES)]
     assert {run.wait(240) for run in runs} == {3}
-    found = project.json("budget", "--days", "1")
-    (ledger,) = found["ledgers"]
+    report = project.json("budget", "--days", "1")
+    (ledger,) = report["ledgers"]
     assert ledger["reserved"] == 0
     assert 0.99 <= ledger["spent"] <= 1 + 1e-6
-    assert sum(row["calls"] for row in found["days"]) == len(project.starts) >= 4
+    assert sum(row["calls"] for row in report["days"]) == len(project.starts) >= 4
 
 
-def test_killed_runs_neither_hold_nor_damage_a_ledger(project: Project) -> None:
-    """Whatever they were doing: the others use the ledger, and nothing stays reserved."""
-    project.agent("0.4", EXCEEDING)
+def test_killed_runs_release_their_reservations(project: Project) -> None:
+    """After kill -9 at any point, other runs use the ledger, and nothing stays reserved."""
+    project.agent("0.4", EXCEEDING_AGENT)
     project.llc("budget", "set", "day", "1usd")
     runs = [project.start("run", "fix", "-q", number=number) for number in range(1, 25)]
     for number, run in enumerate(runs):
@@ -190,8 +190,8 @@ def test_killed_runs_neither_hold_nor_damage_a_ledger(project: Project) -> None:
     assert project.rows("PRAGMA integrity_check") == [("ok",)]
 
 
-def test_what_is_reserved_elsewhere_is_waited_for(project: Project) -> None:
-    """A run whose ledger is reserved continues when another call ends, and says that it waits."""
+def test_run_waits_for_reservations_of_other_runs(project: Project) -> None:
+    """A run waits while other calls reserve the ledger, says so, and continues when a call ends."""
     project.llc("budget", "set", "day", "2calls")
     work = "[ $1 = auth ] || until test -e $CALLS.go; do sleep 0.05; done"
     project.agent("0.01", AGENT.replace("echo '", f"{work}\necho '", 1))
@@ -204,8 +204,8 @@ def test_what_is_reserved_elsewhere_is_waited_for(project: Project) -> None:
 
 
 def test_runs_of_a_batch_wait_for_each_other(project: Project) -> None:
-    """In one process: five calls at once reserve more than there is, so one waits; none is lost."""
-    project.agent("0.4", EXCEEDING)
+    """Five concurrent calls of one process reserve more than the limit, so one waits; none is lost."""
+    project.agent("0.4", EXCEEDING_AGENT)
     project.llc("budget", "set", "day", "1usd")
     names = [f"part-{number}" for number in range(8)]
     for name in names:
@@ -214,16 +214,16 @@ def test_runs_of_a_batch_wait_for_each_other(project: Project) -> None:
         )
         (project.folder / ".loops" / f"{name}.yaml").write_text(text)
     done = project.llc("batch", *names, "--at-once", "8", "--json")
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert {one["terminated_by"] for one in found} == {"max_iterations"}, done.stderr
-    assert len(found) == len(project.starts) == 8
+    outcomes = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {outcome["terminated_by"] for outcome in outcomes} == {"max_iterations"}, done.stderr
+    assert len(outcomes) == len(project.starts) == 8
     (ledger,) = project.json("budget")["ledgers"]
     assert ledger["reserved"] == 0
     assert 0.5 < ledger["spent"] < 1
 
 
-def test_a_wait_can_be_stopped_and_timed_out(project: Project) -> None:
-    """Ctrl-C ends it at once; the timeout of the loop counts."""
+def test_wait_for_a_reservation_can_be_stopped(project: Project) -> None:
+    """Ctrl-C ends the wait at once, and the timeout of the loop applies."""
     project.agent("0.01", AGENT.replace("echo '", "exec sleep 60\necho '", 1))
     project.llc("budget", "set", "day", "1calls")
     holder = project.start("run", "fix", "-q")
@@ -253,26 +253,26 @@ def test_a_wait_can_be_stopped_and_timed_out(project: Project) -> None:
 # --- runs that end in the middle ----------------------------------------------------------------
 
 
-def test_a_killed_run_holds_nothing(project: Project) -> None:
-    """Its reservation is given back when it is found dead; resumed, it pays for the call once."""
+def test_killed_run_releases_its_reservation(project: Project) -> None:
+    """Its reservation is released when the process is found dead; after a resume the call counts once."""
     project.llc("budget", "set", "day", "1usd")
     hanging = AGENT.replace("echo '", "test -e $CALLS.go || exec sleep 60\necho '", 1)
     project.agent("0.02", hanging)
     run = project.start("run", "fix", "-q")
     project.wait_for(lambda: len(project.starts) == 1)
-    (held,) = project.json("budget")["ledgers"]
-    assert (held["spent"], held["reserved"]) == (0, 0.25)
+    (ledger,) = project.json("budget")["ledgers"]
+    assert (ledger["spent"], ledger["reserved"]) == (0, 0.25)
     kill_with_keeper(run)
-    (held,) = project.json("budget")["ledgers"]
-    assert (held["spent"], held["reserved"], held["is_least"]) == (0, 0, True)
+    (ledger,) = project.json("budget")["ledgers"]
+    assert (ledger["spent"], ledger["reserved"], ledger["is_least"]) == (0, 0, True)
     Path(f"{project.calls}.go").touch()
     assert project.json("resume", "fix")["status"] == "limit"
-    (held,) = project.json("budget")["ledgers"]
-    assert (held["spent"], held["reserved"]) == (0.18, 0)
+    (ledger,) = project.json("budget")["ledgers"]
+    assert (ledger["spent"], ledger["reserved"]) == (0.18, 0)
 
 
-def test_the_last_line_of_a_resumed_run_has_its_whole_cost(project: Project) -> None:
-    """Of the calls before it was killed, too."""
+def test_last_line_of_a_resumed_run_has_its_total_cost(project: Project) -> None:
+    """The cost of calls before the kill is included."""
     hang = "[ -e $CALLS.go ] || [ $1 = auth ] || { [ -e $CALLS.one ] && exec sleep 60; touch $CALLS.one; }"
     project.agent("0.02", AGENT.replace("echo '", f"{hang}\necho '", 1))
     run = project.start("run", "fix", "-q")
@@ -285,11 +285,11 @@ def test_the_last_line_of_a_resumed_run_has_its_whole_cost(project: Project) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_call_that_was_cut_off_counts_what_it_reported(project: Project, number: int) -> None:
-    """Its process settles the reservation before it ends, or another process after its death."""
+def test_interrupted_call_counts_its_reported_usage(project: Project, number: int) -> None:
+    """Its process settles the reservation before it ends; after kill -9 another process does."""
     usage = '"usage":{"input_tokens":700,"output_tokens":50}'
-    said = f'{{"type":"assistant","message":{{"id":"m",{usage},"content":[]}}}}'
-    project.agent("0.02", AGENT.replace("echo '", f"echo '{said}'\nexec sleep 60\necho '", 1))
+    usage_event = f'{{"type":"assistant","message":{{"id":"m",{usage},"content":[]}}}}'
+    project.agent("0.02", AGENT.replace("echo '", f"echo '{usage_event}'\nexec sleep 60\necho '", 1))
     project.llc("budget", "set", "day", "1usd")
     run = project.start("run", "fix", "-q")
     project.wait_for(lambda: any('"usage"' in path.read_text() for path in project.journals))
@@ -304,9 +304,9 @@ def test_a_call_that_was_cut_off_counts_what_it_reported(project: Project, numbe
     project.llc("clean", "--unfinished")  # ends the agent
 
 
-@pytest.mark.parametrize("end", ["budget", "resume", "clean"])
-def test_a_result_that_was_not_settled_is_counted_once(project: Project, end: str) -> None:
-    """Killed after the journal had the result: any process settles it by the journal."""
+@pytest.mark.parametrize("settled_by", ["budget", "resume", "clean"])
+def test_unsettled_result_is_counted_once(project: Project, settled_by: str) -> None:
+    """If a process dies after recording a result, another process settles the reservation by the journal."""
     project.llc("run", "fix", "-q", "--budget", "calls=3")
     project.llc("budget", "set", "day", "1usd")
     (pid,) = [os.fork() or os._exit(0)]
@@ -316,16 +316,16 @@ def test_a_result_that_was_not_settled_is_counted_once(project: Project, end: st
         " WHERE id = 2",
         pid,
     )
-    if end == "resume":
+    if settled_by == "resume":
         project.llc("resume", "fix", "-q", "--budget", "calls=4")
-    elif end == "clean":
+    elif settled_by == "clean":
         assert project.llc("clean", "--unfinished").returncode == 0
-    (held,) = project.json("budget")["ledgers"]
-    assert (held["spent"], held["reserved"]) == (0.08 if end == "resume" else 0.06, 0)
+    (ledger,) = project.json("budget")["ledgers"]
+    assert (ledger["spent"], ledger["reserved"]) == (0.08 if settled_by == "resume" else 0.06, 0)
 
 
 def test_scripted_and_replayed_runs_are_not_charged(project: Project) -> None:
-    """Nor is a dry run: the database is not even created."""
+    """A dry run is free too; the database is not even created."""
     (project.folder / "world.yaml").write_text("- {kind: agent, usage: {usd: 1}}\n- {kind: shell}\n")
     for words in (
         ["run", "fix", "--script", "world.yaml", "-q"],
@@ -344,20 +344,20 @@ def test_scripted_and_replayed_runs_are_not_charged(project: Project) -> None:
 
 
 @pytest.mark.parametrize("cost", ['"a lot"', "-5", "NaN", "1e308", "1e999", "null", "true", "[1]", "1e12"])
-def test_a_cost_that_is_not_believable_counts_as_reserved(project: Project, cost: str) -> None:
-    """Whatever an agent reports: a call counts at most what was reserved for it, and is marked."""
+def test_implausible_cost_counts_as_the_reservation(project: Project, cost: str) -> None:
+    """A call counts at most its reservation, and is marked."""
     project.agent(cost)
     project.llc("budget", "set", "day", "1usd")
     project.llc("run", "fix", "-q", "--max-iterations", "1")
-    (held,) = project.json("budget")["ledgers"]
-    assert (held["spent"], held["is_least"]) == (0.25, True)
+    (ledger,) = project.json("budget")["ledgers"]
+    assert (ledger["spent"], ledger["is_least"]) == (0.25, True)
 
 
 # --- limits -------------------------------------------------------------------------------------
 
 
-def test_each_ledger_counts_its_own(project: Project, tmp_path: Path) -> None:
-    """A project, an account by the fingerprint of its key, and the limits of the configuration."""
+def test_each_ledger_counts_its_own_calls(project: Project, tmp_path: Path) -> None:
+    """Limits of the project, of accounts (by the fingerprint of the key), and of the configuration."""
     key = {"ANTHROPIC_API_KEY": "sk-very-secret"}
     project.llc("budget", "set", "project", "5usd/month")
     project.llc("run", "fix", "-q", "--max-iterations", "1", **key)
@@ -366,8 +366,8 @@ def test_each_ledger_counts_its_own(project: Project, tmp_path: Path) -> None:
     assert b"very-secret" not in (project.data / "llc" / "ledger.sqlite").read_bytes()
     project.llc("budget", "set", f"account:{row['account']}", "1call")
     (project.folder / ".loops" / "config.yaml").write_text("budget: {day: {calls: 2}, project: {usd: 9}}\n")
-    found = project.json("budget")["ledgers"]
-    assert [(one["scope"], one["period"], one["unit"], one["spent"]) for one in found] == [
+    ledgers = project.json("budget")["ledgers"]
+    assert [(ledger["scope"], ledger["period"], ledger["unit"], ledger["spent"]) for ledger in ledgers] == [
         ("project", "month", "usd", 0.02),
         ("account", "ever", "calls", 1),
         ("project", "day", "calls", 1),
@@ -375,15 +375,17 @@ def test_each_ledger_counts_its_own(project: Project, tmp_path: Path) -> None:
     ]
     error = json.loads(project.llc("run", "fix", "--json", **key).stdout)["error"]
     assert error["message"] == f"the budget of the account {row['account']} is used up: 1 call of 1 call"
-    # One limit for all keys of a provider.
+    # One limit applies to all keys of a provider.
     project.llc("budget", "set", "account:anthropic", "1calls/day")
-    assert [one["spent"] for one in project.json("budget")["ledgers"] if one["name"] == "anthropic"] == [1]
+    assert [
+        ledger["spent"] for ledger in project.json("budget")["ledgers"] if ledger["name"] == "anthropic"
+    ] == [1]
     project.llc("budget", "set", f"account:{row['account']}", "none")
     error = json.loads(project.llc("run", "fix", "--json", **key).stdout)["error"]
     assert "the budget of the account anthropic in a day is used up: 1 call of 1 call" in error["message"]
-    told = project.llc("budget", "set", "account:nobody", "1usd").stdout
-    assert "note: no call has been charged to the account nobody yet" in told
-    # Another account has its own, until the project's limit of the day.
+    message = project.llc("budget", "set", "account:nobody", "1usd").stdout
+    assert "note: no call has been charged to the account nobody yet" in message
+    # Another account has its own ledger; the project's limit of the day still applies.
     error = json.loads(project.llc("run", "fix", "--json").stdout)["error"]
     assert error["message"].startswith(
         "the budget of the project in a day is used up: 2 calls of 2 calls; it"
@@ -412,7 +414,7 @@ def test_each_ledger_counts_its_own(project: Project, tmp_path: Path) -> None:
         (),
     ],
 )
-def test_a_wrong_limit_is_refused(project: Project, words: tuple[str, ...]) -> None:
+def test_invalid_limit_is_refused(project: Project, words: tuple[str, ...]) -> None:
     done = project.llc("budget", "set", *words)
     assert done.returncode == 2
     assert "error[" in done.stderr
@@ -420,7 +422,7 @@ def test_a_wrong_limit_is_refused(project: Project, words: tuple[str, ...]) -> N
 
 
 def test_names_that_are_not_utf_8_are_stored(project: Project) -> None:
-    """Of a folder, and of an agent in the environment."""
+    """Names of a folder and of an agent in the environment."""
     folder = os.fsdecode(os.fsencode(project.folder) + b"/caf\xe9")
     shutil.copytree(project.folder / ".loops", Path(folder, ".loops"))
     shutil.copy(project.folder / "bin" / "claude", os.fsdecode(os.fsencode(project.folder) + b"/bin/a\xe9"))
@@ -435,8 +437,8 @@ def test_names_that_are_not_utf_8_are_stored(project: Project) -> None:
     assert ledger["spent"] == 0.02
 
 
-def test_old_calls_are_folded(project: Project) -> None:
-    """Balances and days are the same; the file does not grow with each call for ever."""
+def test_old_calls_are_aggregated(project: Project) -> None:
+    """Totals and days stay the same, while the size of the file is limited."""
     project.llc("budget", "set", "project", "1000usd")
     with contextlib.closing(sqlite3.connect(project.data / "llc" / "ledger.sqlite")) as db, db:
         row = (str(project.folder), "r", "account", "agent", "model", 0.25, 10, 1)
@@ -453,19 +455,19 @@ def test_old_calls_are_folded(project: Project) -> None:
     assert after["ledgers"][0]["spent"] == 999 * 0.25 + 0.02
 
 
-def test_a_limit_is_removed(project: Project) -> None:
-    """And the day has its own: what was used yesterday does not count."""
+def test_limit_can_be_removed(project: Project) -> None:
+    """The limit of a day ignores the usage of earlier days."""
     project.llc("budget", "set", "day", "1call")
     project.llc("budget", "set", "day", "0.01 USD")
     project.llc("run", "fix", "-q")
     project.rows("UPDATE calls SET day = '2020-01-01'")
-    assert [one["spent"] for one in project.json("budget")["ledgers"]] == [0, 0]
+    assert [ledger["spent"] for ledger in project.json("budget")["ledgers"]] == [0, 0]
     assert project.llc("budget", "set", "day", "none").stdout == "removed the limit of day\n"
     assert project.json("budget")["ledgers"] == []
     assert not (project.data / "llc" / "ledger.limits").exists()
 
 
-MANY = """
+PARALLEL_TASKS = """
 (defatom user:a (params x) (instructions "{{x}}"))
 (parallel-map (get-field (user:a (x item)) 'status) '(1 2 3 4))
 """
@@ -474,8 +476,8 @@ MANY = """
 def test_models_and_tasks_are_charged_to_the_key(
     project: Project, messages_server: Any, answers: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each task is a call; those that are performed at once end, and no further one starts."""
-    (project.folder / ".loops" / "many.sexp").write_text(MANY)
+    """Each task is a call; running calls end, and no further call starts."""
+    (project.folder / ".loops" / "many.sexp").write_text(PARALLEL_TASKS)
     messages_server.then(answers.text("ok", tokens=(1000, 0)))
     env = {name: os.environ[name] for name in ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "NO_PROXY")}
     project.llc("budget", "set", "day", "3calls")
@@ -493,8 +495,8 @@ def test_models_and_tasks_are_charged_to_the_key(
     assert len(messages_server.requests) == 4
 
 
-def test_the_smallest_budget_is_the_cap(project: Project) -> None:
-    """Of state, loop, run and ledger; what they have used is subtracted."""
+def test_smallest_budget_is_the_cap(project: Project) -> None:
+    """Of state, loop, run and ledger, the smallest remaining budget is used."""
     text = LOOP.replace('"do it",', '"do it", budget: {usd: 0.1},') + "budget: {usd: 0.2}\n"
     (project.folder / ".loops" / "fix.yaml").write_text(text)
     project.llc("run", "fix", "-q", "--max-iterations", "3")
@@ -514,7 +516,7 @@ def test_the_smallest_budget_is_the_cap(project: Project) -> None:
         ("America/Sao_Paulo", "2018-11-03 12:00", "2018-11-04 01:00", "2018-12-01 00:00"),  # no midnight
     ],
 )
-def test_a_day_ends_at_local_midnight(zone: str, now: str, day: str, month: str) -> None:
+def test_day_ends_at_local_midnight(zone: str, now: str, day: str, month: str) -> None:
     program = (
         "import sys, time; from llc.runtime.ledger.limits import renewal_text, days_back\n"
         "now = time.mktime(time.strptime(sys.argv[1], '%Y-%m-%d %H:%M'))\n"
@@ -531,88 +533,92 @@ def test_a_day_ends_at_local_midnight(zone: str, now: str, day: str, month: str)
 
 
 def test_ledgers_are_completed(project: Project) -> None:
-    """With the accounts that were charged."""
+    """Charged accounts are candidates too."""
     project.llc("run", "fix", "-q", "--max-iterations", "1")
-    for words, found in ((("s",), "set"), (("set", "acc"), "account:claude"), (("set", "day", "n"), "none")):
+    for words, candidate in (
+        (("s",), "set"),
+        (("set", "acc"), "account:claude"),
+        (("set", "day", "n"), "none"),
+    ):
         line = "llc budget " + " ".join(words)
         done = project.llc(_LLC_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(len(words) + 1))
-        assert found in done.stdout.split(), (words, done)
+        assert candidate in done.stdout.split(), (words, done)
 
 
-# --- a database that cannot be used ---------------------------------------------------------------
+# --- a database that cannot be used -------------------------------------------------------------
 
 
-def damage(project: Project) -> None:
+def overwrite(project: Project) -> None:
     path = project.data / "llc" / "ledger.sqlite"
     path.write_bytes(b"no database " * 400)
 
 
-def empty(project: Project) -> None:
+def drop_table(project: Project) -> None:
     project.rows("DROP TABLE calls")
 
 
-def newer(project: Project) -> None:
+def set_newer_format(project: Project) -> None:
     project.rows("PRAGMA user_version = 99")
 
 
-def folder(project: Project) -> None:
+def replace_by_folder(project: Project) -> None:
     path = project.data / "llc" / "ledger.sqlite"
     path.unlink()
     path.mkdir()
 
 
-TROUBLES = [
-    (damage, "is damaged"),
-    (empty, "is damaged"),
-    (newer, "has format 99"),
-    (folder, "cannot be opened"),
+DAMAGES = [
+    (overwrite, "is damaged"),
+    (drop_table, "is damaged"),
+    (set_newer_format, "has format 99"),
+    (replace_by_folder, "cannot be opened"),
 ]
 
 
-@pytest.mark.parametrize(("spoil", "told"), TROUBLES)
-def test_a_database_that_cannot_be_used_loses_no_run(
-    project: Project, spoil: Callable[[Project], None], told: str
+@pytest.mark.parametrize(("damage", "message"), DAMAGES)
+def test_unusable_database_loses_no_run(
+    project: Project, damage: Callable[[Project], None], message: str
 ) -> None:
-    """Without a limit a run continues with a note; with one it does not start a call, and can be resumed."""
+    """Without a limit the run continues with a note; with a limit no call starts; the run is resumable."""
     project.llc("run", "fix", "-q", "--max-iterations", "1")
-    spoil(project)
+    damage(project)
     done = project.llc("run", "fix", "--max-iterations", "1")
     assert done.returncode == 3
     assert "note: usage of agents and models is not recorded: the ledger" in done.stderr
-    assert told in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("not recorded") == 1
     assert len(project.starts) == 2
     (project.folder / ".loops" / "config.yaml").write_text("budget: {day: {usd: 9}}\n")
     done = project.llc("run", "fix", "--json")
     assert json.loads(done.stdout)["terminated_by"] == "budget"
-    assert told in done.stderr
+    assert message in done.stderr
     assert "a limit is set" in done.stderr
     assert "llc resume fix-" in done.stderr
     assert len(project.starts) == 2
     shown = project.llc("budget")
     assert shown.returncode == 1
     assert "error[unusable-ledger]" in shown.stderr
-    assert told in shown.stderr
+    assert message in shown.stderr
     assert "Traceback" not in shown.stderr + done.stderr
     shutil.rmtree(project.data)
     assert project.json("resume", json.loads(done.stdout)["run"])["status"] == "limit"
 
 
-def test_a_damaged_database_with_limits_refuses_calls(project: Project) -> None:
-    """That there are limits is known without it."""
+def test_damaged_database_with_limits_refuses_calls(project: Project) -> None:
+    """The existence of limits is recorded outside the database."""
     project.llc("budget", "set", "day", "9usd")
-    damage(project)
+    overwrite(project)
     assert project.llc("run", "fix", "-q").returncode == 3
     assert project.starts == []
 
 
-def test_a_locked_database_is_waited_for(project: Project) -> None:
-    """For ten seconds; a lock that is released earlier delays the call only."""
+def test_locked_database_delays_the_call(project: Project) -> None:
+    """The wait lasts ten seconds; if the lock is released earlier, the call is only delayed."""
     project.llc("budget", "set", "day", "9usd")
     with sqlite3.connect(project.data / "llc" / "ledger.sqlite", isolation_level=None) as lock:
         lock.execute("BEGIN EXCLUSIVE")
-        found = project.json("run", "fix")
-        assert "is locked by another process" in found["error"]["message"]
+        outcome = project.json("run", "fix")
+        assert "is locked by another process" in outcome["error"]["message"]
         run = project.start("run", "fix", "-q", "--max-iterations", "1")
         project.wait_for(lambda: any((project.folder / ".loops" / ".running").glob("*/*.jsonl")))
         lock.execute("ROLLBACK")
