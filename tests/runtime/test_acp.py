@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from keepers import kill_with_keeper
+from waiting import is_running
 
 from llc.runtime.host.effect_context import Interrupt, Interrupted
 from llc.runtime.journal.agent_activity import AgentActivity
@@ -267,14 +268,6 @@ def test_agent_that_ignores_signals_is_killed(play: Play) -> None:
     result = play("open('pid', 'w').write(str(os.getpid()))\ntime.sleep(600)", ignore, idle_timeout_s=6)
     assert result["error"]["kind"] == "idle-timeout", result
     assert not is_running(int(Path("pid").read_text()))
-
-
-def is_running(pid: int) -> bool:
-    """Return whether a process exists and is not a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 # --- tools ------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import fork_server
 import pexpect
 import pytest
 import terminals
+from waiting import is_running, wait_for
 
 from llc.runtime.host import processes
 from llc.runtime.host.errors import UserError
@@ -69,13 +70,6 @@ def llc(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, text=True, check=False, timeout=60, **options)
 
 
-def wait_for(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "timed out"
-        time.sleep(0.01)
-
-
 def start(name: str = "waits", *words: str) -> dict[str, Any]:
     """Start a background run, wait for its action, and return the output of `--json`."""
     done = llc("run", name, "--background", "--json", *words)
@@ -92,13 +86,6 @@ def only_run() -> RunFolder:
 def has_ended(status: str = "success") -> bool:
     finished = list(runs.runs_in("", HISTORY))
     return bool(finished) and (finished[0].end() or {}).get("status") == status
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 # --- starting -----------------------------------------------------------------------------------
@@ -124,7 +111,7 @@ def test_json_contains_run_pid_and_log(project: Path) -> None:
     report = start()
     run = only_run()
     assert report == {"run": run.id, "pid": run.about()["pid"], "log": run.log}
-    assert is_alive(report["pid"])
+    assert is_running(report["pid"])
     assert "started" in Path(report["log"]).read_text()
 
 
@@ -207,7 +194,7 @@ def test_a_closed_terminal_does_not_end_the_run(project: Path) -> None:
     pid = run.about()["pid"]
     os.kill(pid, signal.SIGHUP)
     time.sleep(0.3)
-    assert is_alive(pid)
+    assert is_running(pid)
     assert locks.is_live(run)
 
 
@@ -267,8 +254,8 @@ def test_stop_leaves_a_resumable_run(project: Path) -> None:
     assert done.returncode == 0
     assert done.stdout.startswith(f"Stopped {report['run']} in a, iteration 1")
     assert f"llc resume {report['run']}" in done.stdout
-    assert not is_alive(report["pid"])
-    assert not is_alive(action)
+    assert not is_running(report["pid"])
+    assert not is_running(action)
     assert isinstance(only_run().last_event(), RunInterrupted)
     (project / "go").touch()
     assert llc("resume", report["run"], "-q").returncode == 0
@@ -290,7 +277,7 @@ def test_stop_kills_an_unresponsive_action(project: Path, monkeypatch: pytest.Mo
     assert (result.how, result.status, result.state) == ("stopped", "interrupted", "a")
     assert requests == [report["pid"]] * 2
     assert result.seconds >= 0.2
-    assert not is_alive(action)
+    assert not is_running(action)
 
 
 def test_stop_kills_an_unresponsive_process(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,8 +288,8 @@ def test_stop_kills_an_unresponsive_process(project: Path, monkeypatch: pytest.M
     monkeypatch.setattr(stop.Holder, "ask", lambda self: self.send(signal.SIGSTOP))
     (result,) = stop.stop([only_run()], 0.2)
     assert (result.how, result.status) == ("killed", "crashed")
-    assert not is_alive(report["pid"])
-    wait_for(lambda: not is_alive(action))
+    assert not is_running(report["pid"])
+    wait_for(lambda: not is_running(action))
     (project / "go").touch()
     assert llc("resume", report["run"], "-q").returncode == 0
 

@@ -18,6 +18,7 @@ import terminals
 from hypothesis import given
 from hypothesis import strategies as st
 from keepers import kill_with_keeper
+from waiting import wait_for
 
 import llc
 from llc.runtime.execution import control_channel
@@ -92,13 +93,6 @@ class Report:
 
 def batch(*words: str, **options: Any) -> Report:
     return Report(start("batch", *words, "--json", **options))
-
-
-def wait_for(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "timed out"
-        time.sleep(0.01)
 
 
 def lines(path: str) -> list[str]:

@@ -11,12 +11,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from keepers import kill_with_keeper
+from waiting import is_running, wait_for
 
 from llc.ir.text import parse_program
 from llc.runtime.effects.world import World
@@ -86,13 +86,6 @@ def run(commands: list[str], *words: str, more: str = "") -> subprocess.Popen[st
     return start("run", "each.llb", "--json", *words)
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "timed out"
-        time.sleep(0.01)
-
-
 def events(project: Path) -> list[dict[str, Any]]:
     (path,) = project.glob(".loops/.*/each-*/each.events.jsonl")
     try:
@@ -105,13 +98,6 @@ def events(project: Path) -> list[dict[str, Any]]:
 
 def seqs(project: Path, kind: str) -> list[int]:
     return [event["seq"] for event in events(project) if event["event"] == kind]
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_pending_effects_run_concurrently(project: Path) -> None:
@@ -207,13 +193,13 @@ def interrupt_llc(project: Path, number: int) -> dict[int, int]:
 def test_only_unfinished_effects_run_again_after_a_crash(project: Path, number: int) -> None:
     """Surviving actions are ended first; finished ones are not repeated."""
     pids = interrupt_llc(project, number)
-    assert all(is_alive(pid) for pid in pids.values()) == (number == signal.SIGKILL)
+    assert all(is_running(pid) for pid in pids.values()) == (number == signal.SIGKILL)
     for name in "ac":
         (project / f"go.{name}").touch()
     (path,) = project.glob(".loops/.running/each-*")
     (project / "go.a").unlink()
     process = start("resume", path.name, "--json")
-    wait_for(lambda: not any(is_alive(pid) for pid in pids.values()))
+    wait_for(lambda: not any(is_running(pid) for pid in pids.values()))
     (project / "go.a").touch()
     outcome = outcome_of(process)
     assert (outcome["status"], outcome["value"]) == ("success", ["a\n", "b\n", "c\n"])
@@ -307,7 +293,7 @@ def test_exit_in_one_call_ends_the_others(project: Path) -> None:
     Path("each.llb").write_bytes(emit(parse_program(EXIT_PROGRAM, "each.ir")).to_bytes())
     outcome = outcome_of(start("run", "each.llb", "--json"))
     assert (outcome["exit"], outcome["terminated_by"]) == (7, "exit")
-    assert not is_alive(int((project / "pid").read_text()))
+    assert not is_running(int((project / "pid").read_text()))
 
 
 def test_resuming_concurrent_effects_keeps_their_order(project: Path) -> None:

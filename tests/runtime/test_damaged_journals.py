@@ -11,13 +11,13 @@ import resource
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from keepers import kill_with_keeper
+from waiting import wait_for
 
 from llc.frontend.compile import compile_text
 from llc.ir.text import parse_program
@@ -177,13 +177,6 @@ def killed_project(project_dir: Path) -> Iterator[Path]:
     (project_dir / "here").unlink()
     yield project_dir
     (project_dir / "go").touch()
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "timed out"
-        time.sleep(0.02)
 
 
 def test_only_one_of_several_concurrent_resumes_succeeds(killed_project: Path) -> None:

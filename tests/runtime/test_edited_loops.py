@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from in_process import run_llc
 from keepers import kill_with_keeper
+from waiting import wait_for
 
 from llc.runtime.journal import reader
 from llc.runtime.journal.events import Event
@@ -50,13 +49,6 @@ def project(project_dir: Path) -> Path:
     (project_dir / "here").unlink()
     (project_dir / "go").touch()
     return project_dir
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "timed out"
-        time.sleep(0.02)
 
 
 def edit(*replacements: tuple[str, str]) -> None:

@@ -9,13 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import terminals
+from waiting import is_running, wait_for
 
 from llc.runtime.host.errors import EXIT_HANGUP
 
@@ -66,21 +66,6 @@ def llc(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
-def wait_for(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 60
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "timed out"
-        time.sleep(0.01)
-    return value
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 def started_actions(project: Path) -> list[int]:
     """Process ids of the started actions."""
     path = project / "started"
@@ -107,7 +92,7 @@ def close_terminal(project: Path, *words: str, actions: int = 1, resumed: int = 
     _, status = os.waitpid(child.pid, 0)
     child.closed = True
     assert os.waitstatus_to_exitcode(status) == EXIT_HANGUP
-    assert all(is_alive(pid) for pid in started_actions(project))
+    assert all(is_running(pid) for pid in started_actions(project))
 
 
 def first_results(project: Path) -> list[Any]:
@@ -196,10 +181,10 @@ def test_repeated_hangup_is_ignored(project: Path) -> None:
     errors = run.communicate(timeout=60)[1]
     assert run.returncode == EXIT_HANGUP
     assert re.fullmatch(r"Resume with: llc resume job-[0-9a-f-]+\n", errors)
-    assert is_alive(action)
+    assert is_running(action)
     wait_for(lambda: "to take it over: llc resume" in llc("status", "job").stdout)
     assert llc("stop", "job").returncode == 0
-    assert not is_alive(action)
+    assert not is_running(action)
     assert llc("status", "job").stdout.splitlines()[0].endswith(": interrupted (by hangup)")
 
 

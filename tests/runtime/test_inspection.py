@@ -8,7 +8,6 @@ import re
 import select
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +20,7 @@ from hypothesis import strategies as st
 from in_process import run_llc
 from keepers import kill_with_keeper
 from terminals import exit_code
+from waiting import wait_for
 
 from llc.runtime.execution.observer import Display
 from llc.runtime.host.paths import HISTORY
@@ -68,13 +68,6 @@ def llc(project: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     """Runs llc with files as its streams."""
 
     return run_llc
-
-
-def wait_for(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "timed out"
-        time.sleep(0.01)
 
 
 def start_run() -> RunFolder:

@@ -11,13 +11,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import fork_server
 import pytest
 from keepers import keeper_of, kill_with_keeper, wait_suspended
+from waiting import is_running, wait_for
 
 from llc.runtime.host import keeper_messages
 
@@ -69,14 +70,6 @@ def start(*words: str) -> subprocess.Popen[str]:
     return subprocess.Popen([*LLC, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def wait_for(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 60
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "timed out"
-        time.sleep(0.01)
-    return value
-
-
 def contains(path: Path, text: str) -> bool:
     return path.exists() and text in path.read_text()
 
@@ -109,7 +102,7 @@ def test_output_not_read_by_the_dead_driver_is_kept(project: Path) -> None:
     wait_suspended(run.pid)
     (project / "go").touch()
     (pid,) = re.findall(rb'"event":"process","seq":1,"pid":(\d+)', journal(project))
-    wait_for(lambda: not is_alive(int(pid)))
+    wait_for(lambda: not is_running(int(pid)))
     run.kill()
     run.wait()
     wait_for(lambda: list(running_folder(project).glob("kept/*.json")))
@@ -140,7 +133,7 @@ def test_output_read_by_the_dead_driver_is_kept(project: Path) -> None:
     (project / "go").touch()
     wait_for(lambda: "one" in unnamed_files(run.pid))
     (pid,) = re.findall(rb'"event":"process","seq":1,"pid":(\d+)', journal(project))
-    wait_for(lambda: not is_alive(int(pid)))
+    wait_for(lambda: not is_running(int(pid)))
     run.send_signal(signal.SIGSTOP)
     wait_suspended(run.pid)
     os.kill(keeper, signal.SIGCONT)
@@ -171,12 +164,6 @@ def journal(project: Path) -> bytes:
     return (running_folder(project) / "job.events.jsonl").read_bytes()
 
 
-def is_alive(pid: int) -> bool:
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    return False
-
-
 def result(project: Path) -> dict[str, Any]:
     (path,) = project.glob(".loops/.h*/job-*/job.events.jsonl")
     events = [json.loads(line) for line in path.read_text().splitlines()]
@@ -204,7 +191,7 @@ def test_resume_takes_over_an_action_that_still_runs(project: Path) -> None:
         "two\nfour\n",
         0,
     )
-    wait_for(lambda: not is_alive(keeper))
+    wait_for(lambda: not is_running(keeper))
 
 
 def test_resume_uses_the_result_of_an_action_that_has_ended(project: Path) -> None:
@@ -212,7 +199,7 @@ def test_resume_uses_the_result_of_an_action_that_has_ended(project: Path) -> No
     write_loop(project, WAITING_COMMAND + "; exit 7", "route: {_: after}")
     keeper = kill_driver(project)
     (project / "go").touch()
-    wait_for(lambda: not is_alive(keeper))
+    wait_for(lambda: not is_running(keeper))
     assert sorted(path.name for path in (running_folder(project) / "kept").iterdir()) == [
         "1.json",
         "1.output",
@@ -236,7 +223,7 @@ def test_the_duration_of_an_action_is_its_running_time(project: Path) -> None:
     keeper = kill_driver(project)
     time.sleep(0.5)
     (project / "go").touch()
-    wait_for(lambda: not is_alive(keeper))
+    wait_for(lambda: not is_running(keeper))
     max_ms = (time.monotonic() - before) * 1000
     time.sleep(1)
     assert llc("resume", "job", "-q").returncode == 0
@@ -255,7 +242,7 @@ def test_an_action_survives_several_drivers(project: Path) -> None:
         time.sleep(moment)
         resumed.kill()
         resumed.communicate()
-        assert is_alive(keeper)
+        assert is_running(keeper)
     (project / "go").touch()
     answer = llc("resume", "job", "-q")
     assert answer.returncode == 0, answer.stderr
@@ -290,7 +277,7 @@ def test_status_and_stop_include_surviving_actions(project: Path, limit: str) ->
     assert f"its action continues (pid {int(pid)})" in llc("status", "job").stdout
     answer = llc("stop", "job")
     assert (answer.returncode, answer.stdout.split()[0]) == (0, "Stopped"), answer.stderr
-    wait_for(lambda: not is_alive(keeper))
+    wait_for(lambda: not is_running(keeper))
     assert (project / "log").read_text() == "started\n"
     (project / "go").touch()
     assert llc("resume", "job", "-q").returncode == 0
@@ -338,7 +325,7 @@ def test_an_abandoned_action_ends_by_its_time_limit(project: Path) -> None:
     """The limit counts from the start of the action, with or without a driver."""
     write_loop(project, options="timeout: 2")
     keeper = kill_driver(project)
-    wait_for(lambda: not is_alive(keeper))
+    wait_for(lambda: not is_running(keeper))
     llc("resume", "job", "-q")
     action_result = result(project)
     assert (action_result["timed_out"], action_result["exit_code"], action_result["output"]) == (
@@ -355,7 +342,7 @@ def test_the_keeper_stores_no_secrets(project: Path, monkeypatch: pytest.MonkeyP
     write_loop(project, 'echo "it is $SOME_TOKEN."; until test -e go; do sleep 0.02; done')
     keeper = kill_driver(project)
     (project / "go").touch()
-    wait_for(lambda: not is_alive(keeper))
+    wait_for(lambda: not is_running(keeper))
     for path in project.glob(".loops/**/*"):
         assert path.is_dir() or b"very-secret-value" not in path.read_bytes()
     assert llc("resume", "job", "-q").returncode == 0
@@ -413,7 +400,7 @@ def test_a_surviving_agent_counts_as_one_call(
     keeper = kill_driver(project, "--budget", "calls=1")
     if has_ended:
         (project / "go").touch()
-        wait_for(lambda: not is_alive(keeper))
+        wait_for(lambda: not is_running(keeper))
         llc("budget")
         resumed = start("resume", "job", "-q")
     else:
@@ -463,7 +450,7 @@ def test_an_invalid_result_file_means_in_doubt(project: Path) -> None:
     for content in (b"", b"{", b"[]", b'{"effect": 3}', b'{"effect": "job/1", "pid": "x"}', b"\xff" * 100):
         keeper = kill_driver(project)
         (project / "go").touch()
-        wait_for(lambda keeper=keeper: not is_alive(keeper))
+        wait_for(lambda keeper=keeper: not is_running(keeper))
         (running_folder(project) / "kept" / "1.json").write_bytes(content)
         answer = llc("resume", "job", "-q")
         assert answer.returncode == 0, (content, answer.stderr)

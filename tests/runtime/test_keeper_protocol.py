@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import json
 import os
 import select
@@ -22,6 +23,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+import waiting
+from waiting import is_running
 
 from llc.runtime.effects.process import NotStarted, Runner
 from llc.runtime.host import files, keeper, keeper_process, leftovers, processes
@@ -30,6 +33,8 @@ from llc.runtime.host.errors import UserError
 from llc.runtime.journal.run_folder import RunFolder
 from llc.runtime.runs import locks
 
+# The tests wait several thousand times.
+wait_for = functools.partial(waiting.wait_for, interval_s=0.001)
 EFFECT = "job/1"
 ACTION = "echo started >> log; echo one; echo two >&2; read -r _ < go; echo three; exit 7"
 STEPS = "request", "started", "output-file", "output", "errors", "ended", "exit", "release"
@@ -181,21 +186,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def wait_for(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 60
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "timed out"
-        time.sleep(0.001)
-    return value
-
-
-def is_dead(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except OSError:
-        return True
-
-
 def children(pid: int) -> str:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text()
 
@@ -276,7 +266,7 @@ def check_complete(folder: Path, driver: Driver) -> None:
     assert action is not None
     assert finish(folder, action) == COMPLETE
     action.release()
-    wait_for(lambda: is_dead(driver.keeper))
+    wait_for(lambda: not is_running(driver.keeper))
     assert start_count(folder) == 1
 
 
@@ -293,7 +283,7 @@ def test_driver_dies_after_each_step(folder: Path, count: int, since: int | None
     else:
         wait_for(lambda: start_count(folder))
         check_complete(folder, driver)
-    wait_for(lambda: is_dead(driver.keeper))
+    wait_for(lambda: not is_running(driver.keeper))
     assert start_count(folder) == (count > 0)
     assert sorted(path.name for path in folder.iterdir()) == ["go", "lock", *["log"] * (count > 0)]
 
@@ -415,9 +405,9 @@ def test_keeper_ends_if_the_lock_file_was_removed(folder: Path, has_started: boo
     driver.kill()
     (folder / "lock").unlink()
     os.kill(driver.keeper, signal.SIGCONT)
-    wait_for(lambda: is_dead(driver.keeper))
+    wait_for(lambda: not is_running(driver.keeper))
     assert start_count(folder) == has_started == len(actions.split())
-    wait_for(lambda: all(is_dead(int(pid)) for pid in actions.split()))
+    wait_for(lambda: all(not is_running(int(pid)) for pid in actions.split()))
 
 
 def test_result_is_lost_on_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,7 +428,7 @@ def test_result_is_lost_on_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(keeper.KeeperDied):
         action.wait_status()
     action.close()
-    wait_for(lambda: is_dead(driver.keeper))
+    wait_for(lambda: not is_running(driver.keeper))
     assert take_over(folder) is None
 
 
@@ -448,10 +438,10 @@ def test_unattended_action_is_ended(folder: Path) -> None:
     action = take_over(folder)
     assert action is not None
     os.kill(driver.keeper, signal.SIGKILL)
-    wait_for(lambda: is_dead(driver.keeper))
-    assert not is_dead(action.pid)
+    wait_for(lambda: not is_running(driver.keeper))
+    assert is_running(action.pid)
     leftovers.end_kept(action)
-    wait_for(lambda: is_dead(action.pid))
+    wait_for(lambda: not is_running(action.pid))
 
 
 # --- the death of the keeper --------------------------------------------------------------------
@@ -550,7 +540,7 @@ def test_keeper_dies_after_its_driver_at_each_line(folder: Path, is_attended: bo
         )
         if not is_attended:
             end_action(target_folder)
-            wait_for(lambda: is_dead(driver.keeper))
+            wait_for(lambda: not is_running(driver.keeper))
         action = take_over(target_folder)
         if action is None:
             if is_attended:
@@ -562,7 +552,7 @@ def test_keeper_dies_after_its_driver_at_each_line(folder: Path, is_attended: bo
             return None
         finally:
             action.release()
-            wait_for(lambda: is_dead(driver.keeper))
+            wait_for(lambda: not is_running(driver.keeper))
             assert start_count(target_folder) == 1
 
     assert resume("none") == COMPLETE
@@ -627,7 +617,7 @@ def notice_death_twice(folder: Path) -> None:
         thread.start()
     both_requested.wait()
     os.kill(dying_keeper, signal.SIGKILL)
-    wait_for(lambda: is_dead(dying_keeper))
+    wait_for(lambda: not is_running(dying_keeper))
     keeper.Action.wait_start = wait_start  # type: ignore[method-assign]
     actions = []
     for thread, event in zip(threads, noticed, strict=True):

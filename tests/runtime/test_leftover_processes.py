@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from waiting import is_running
 
 from llc.runtime.host import leftovers, processes
 from llc.runtime.host.leftovers import end_leftover
@@ -41,13 +42,6 @@ def start() -> Iterator[Start]:
     for process in started:
         process.kill()
         process.communicate()
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_start_time_of_a_new_process_equals_the_one_in_proc() -> None:
