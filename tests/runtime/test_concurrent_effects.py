@@ -305,7 +305,7 @@ def test_resuming_concurrent_effects_keeps_their_order(project: Path) -> None:
     lines = (finished / "each.events.jsonl").read_bytes().splitlines(keepends=True)
     target = project / ".loops" / ".running" / finished.name
     for count in range(1, len(lines)):
-        (finished / "active").unlink()  # it has the length of the whole journal
+        (finished / "active").unlink()  # it has the active time of the complete journal
         os.rename(finished, target)
         (target / "each.events.jsonl").write_bytes(b"".join(lines[:count]))
         completed = [

@@ -136,7 +136,7 @@ def test_each_part_is_replayed_with_its_own_program(project: Path) -> None:
     assert len(changes) == 2
     target = project / ".loops" / ".running" / folder.name
     for count in range(changes[1] + 1, len(lines)):
-        (folder / "active").unlink()  # it has the length of the whole journal
+        (folder / "active").unlink()  # it has the active time of the complete journal
         os.rename(folder, target)
         (target / "job.events.jsonl").write_bytes(b"".join(lines[:count]))
         resumed = resume()

@@ -211,7 +211,7 @@ def test_an_interrupted_run_can_be_forked(llc: Llc, project: Path) -> None:
     lines = journal.read_bytes().splitlines(keepends=True)
     last_line = next(n for n, line in enumerate(lines) if b'"action_start"' in line and b'"seq":4' in line)
     journal.write_bytes(b"".join(lines[: last_line + 1]))
-    (parent / "active").unlink()  # it has the length of the whole journal
+    (parent / "active").unlink()  # it has the active time of the complete journal
     parent.rename(project / ".loops/.running" / parent.name)
     child = json.loads(llc("fork", "work", "--at", "2", "--json").stdout)
     assert child["status"] == "success"

@@ -384,7 +384,7 @@ def test_logs_follow_a_run_to_its_end(project: Path) -> None:
     follower = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert follower.stdout is not None
     shown = ""
-    while not shown:  # now it follows
+    while not shown:  # `logs -f` follows the run now
         assert select.select([follower.stdout], [], [], 60)[0]
         shown = os.read(follower.stdout.fileno(), 100_000).decode()
     (project / "go").touch()
