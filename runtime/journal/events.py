@@ -16,7 +16,7 @@ from .codec import KIND, RESERVED, TIME, seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any, TypeVar, dataclass_transform
 
     # A written event: kind, fields, timestamp, and position of its line in bytes.
@@ -168,13 +168,12 @@ def read_event(wire: dict[str, Any], offset: int = 0, line: int = 0) -> Event:
     return KINDS.get(wire[KIND], Unlisted).of(wire, offset, line)
 
 
-def read_own(written: Iterable[Written], first_line: int) -> Iterator[Event]:
-    """Yield typed events that this process has just written. first_line: line number of the first event."""
-    new, kinds = object.__new__, KINDS
-    for line, (kind, fields, ts, offset) in enumerate(written, first_line):
-        event = new(kinds.get(kind, Unlisted))
-        event.ts, event.wire, event.offset, event.line = ts, fields, offset, line
-        yield event
+def own_event(written: Written, line: int) -> Event:
+    """Return the typed event for an event that this process has just written as line number `line`."""
+    kind, fields, ts, offset = written
+    event = object.__new__(KINDS.get(kind, Unlisted))
+    event.ts, event.wire, event.offset, event.line = ts, fields, offset, line
+    return event
 
 
 def line_head(kind: type[Event]) -> bytes:
@@ -259,8 +258,22 @@ class EffectFinished(EffectEvent):
     @property
     def duration_ms_said(self) -> float | None:
         """Duration in milliseconds as reported in the result."""
-        took = (self.result or {}).get("duration_ms")
-        return took if took.__class__ in _NUMBERS and 0 <= took < LARGEST else None
+        return reported_duration(self.result or {})
+
+    @staticmethod
+    def read(wire: dict[str, Any]) -> tuple[int, str, dict[str, Any] | None, int | None]:
+        """Read `seq`, `kind`, `result` and `active_ms` in one pass: each step of a run folds them."""
+        seq, kind, result = wire.get("seq"), wire.get("kind"), wire.get("result")
+        if seq.__class__ is not int or not -LARGEST < seq < LARGEST:
+            seq = 0
+        if kind.__class__ is not str:
+            kind = ""
+        if result.__class__ is not dict:
+            return seq, kind, None, None
+        active = result.get("elapsed_ms")
+        if active.__class__ is not int or not 0 <= active < LARGEST:
+            active = None
+        return seq, kind, result, active
 
 
 class ActionStart(EffectStarted, name="action_start"):
@@ -488,8 +501,7 @@ class StateNote(NoteEvent):
     @property
     def shown_state(self) -> str | None:
         """Name of the state for display: `<loop>/<state>` for a state of an inner loop."""
-        state, loop = self.state, self.loop
-        return state if state is None or loop is None else f"{loop}/{state}"
+        return shown_state(self.loop, self.state)
 
 
 class LoopStart(NoteEvent, name="loop_start"):
@@ -500,6 +512,18 @@ class StateEnter(StateNote, name="state_enter"):
     loop: str | None = ABSENT
     state: str | None
     iteration: int
+
+    @staticmethod
+    def read(wire: dict[str, Any]) -> tuple[str | None, str | None, int]:
+        """Read `loop`, `state` and `iteration` in one pass: each step of a run folds them."""
+        loop, state, iteration = wire.get("loop"), wire.get("state"), wire.get("iteration")
+        if iteration.__class__ is not int or not -LARGEST < iteration < LARGEST:
+            iteration = 0
+        return (
+            loop if loop.__class__ is str else None,
+            state if state.__class__ is str else None,
+            iteration,
+        )
 
 
 class Evaluate(StateNote, name="evaluate"):
@@ -569,8 +593,19 @@ def read_marks(rows: Any) -> dict[int, Mark | None]:
     return marks
 
 
+def shown_state(loop: str | None, state: str | None) -> str | None:
+    """Return the name of a state for display: `<loop>/<state>` for a state of an inner loop."""
+    return state if state is None or loop is None else f"{loop}/{state}"
+
+
 def _absent_if_none(value: Any) -> Any:
     return ABSENT if value is None else value
+
+
+def reported_duration(result: dict[str, Any]) -> float | None:
+    """Return the duration in milliseconds in the result of an effect; None if absent or invalid."""
+    took = result.get("duration_ms")
+    return took if took.__class__ in _NUMBERS and 0 <= took < LARGEST else None
 
 
 def _milliseconds(value: Any) -> int | None:

@@ -6,7 +6,7 @@ Used by the driver, by replay and by the fold of the journal.
 from __future__ import annotations
 
 from ...ir.light_records import LightRecord, field
-from .events import Evaluate, LoopComplete, NoteEvent, Route, StateEnter, StateNote
+from .events import Evaluate, LoopComplete, NoteEvent, Route, StateEnter, StateNote, shown_state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ QUANTUM = 2_000
 # Notes that change the position.
 _MOVES: dict[str, type[NoteEvent]] = {kind.name: kind for kind in (StateEnter, LoopComplete, Evaluate, Route)}
 _VERDICTS = frozenset((Evaluate, Route))
+_ENTER = StateEnter.name
 
 
 class Progress(LightRecord):
@@ -47,23 +48,20 @@ class Progress(LightRecord):
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:
         """Add a note in the form of the machine: kind and fields."""
+        if kind == _ENTER:
+            self.enter(*StateEnter.read(fields))
+            return
         moves = _MOVES.get(kind)
-        if moves is not None and (len(self._loops) > 1 or moves not in _VERDICTS):
+        if moves is not None and (self.is_nested or moves not in _VERDICTS):
             self.add(moves.of(fields))
 
     def add(self, note: NoteEvent) -> None:
         """Add a note of the program."""
         if isinstance(note, StateEnter):
-            self.steps += 1
-            loop = note.loop
-            if loop is None:
-                self.state, self.iteration = where = note.state, note.iteration
-                self._loops = {"": where}
-                return
-            self._loops.pop(loop, None)
-            self._loops[loop] = note.shown_state, note.iteration
-        elif note.__class__ in _VERDICTS:
-            if len(self._loops) < 2 or note.loop is not None or "" not in self._loops:
+            self.enter(note.loop, note.state, note.iteration)
+            return
+        if note.__class__ in _VERDICTS:
+            if not self.is_nested or note.loop is not None or "" not in self._loops:
                 return
             # Inner loops that ended with a fault have no note of their end.
             self._loops = {"": self._loops[""]}
@@ -77,6 +75,21 @@ class Progress(LightRecord):
         else:
             return
         self.state, self.iteration = next(reversed(self._loops.values()), (None, 0))
+
+    def enter(self, loop: str | None, state: str | None, iteration: int) -> None:
+        """Enter a state of the program, or of the inner loop with this name."""
+        self.steps += 1
+        if loop is None:
+            self.state, self.iteration = where = state, iteration
+            self._loops = {"": where}
+            return
+        self._loops.pop(loop, None)
+        self.state, self.iteration = self._loops[loop] = shown_state(loop, state), iteration
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether an inner loop is active. Otherwise a verdict or a route does not change the position."""
+        return len(self._loops) > 1
 
     def to_data(self) -> list[Any]:
         """Convert the position to plain data."""

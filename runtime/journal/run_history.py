@@ -17,7 +17,7 @@ from .agent_history import AgentHistory
 from .codec import seconds, whole_event
 from .position import Progress
 from .reader import Damage, read
-from .totals import StateHistory, Used, check_type, from_data, own, to_data
+from .totals import CALLS, StateHistory, Used, check_type, from_data, own, to_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -237,17 +237,48 @@ class RunHistory:
         # A verdict before the first own effect of a fork belongs to a result that it shares with its parent.
         if self.own is not None and (self.own.last_seq or not isinstance(entry, kinds.Evaluate)):
             self.own.add(entry)
-        fold = _FOLD.get(entry.__class__)
-        if fold is not None:
-            fold(self, entry, moment)
+        fold_fields = _FOLD_FIELDS.get(entry.name)
+        if fold_fields is not None:
+            fold_fields(self, entry.wire, moment, entry.offset)
+        else:
+            fold = _FOLD.get(entry.__class__)
+            if fold is not None:
+                fold(self, entry, moment)
         if self.is_detailed:
             self.events.append(entry)
         self.lines = entry.line
         if ts != self.last_ts:
-            self.last_ts = ts or self.last_ts
-            if moment is not None:
-                self._active.reach(moment)
-                self._moment = moment
+            self._reach(ts, moment)
+
+    def add_own(self, written: Iterable[kinds.Written]) -> None:
+        """Add the next events, which this process has written; the history must not be detailed.
+
+        Most of them are folded without a typed event.
+        """
+        for entry in written:
+            if self.own is not None:
+                self.add(kinds.own_event(entry, self.lines + 1))
+                continue
+            kind, fields, ts, offset = entry
+            moment = self._moment if ts == self.last_ts else seconds(ts)
+            fold_fields = _FOLD_FIELDS.get(kind)
+            if fold_fields is not None:
+                fold_fields(self, fields, moment, offset)
+            else:
+                event = kinds.own_event(entry, self.lines + 1)
+                fold = _FOLD.get(event.__class__)
+                if fold is not None:
+                    fold(self, event, moment)
+            self.lines += 1
+            if ts != self.last_ts:
+                self._reach(ts, moment)
+
+    def _reach(self, ts: str, moment: float | None) -> None:
+        """Advance to the timestamp of an event."""
+        self.last_ts = ts or self.last_ts
+        if moment is not None:
+            self._active.reach(moment)
+            self._moment = moment
 
     def _start_run(self, event: kinds.RunStart, moment: float | None) -> None:
         self.start = event
@@ -288,10 +319,11 @@ class RunHistory:
     def _change_program(self, event: kinds.ProgramChanged, moment: float | None) -> None:
         self.changes.append((len(self.order), event))
 
-    def _enter_state(self, event: kinds.StateEnter, moment: float | None) -> None:
+    def _enter_state(self, fields: dict[str, Any], moment: float | None, offset: int) -> None:
         self._leave_state(moment)
-        self.progress.add(event)
-        self._state(self.progress.state).visits += 1
+        progress = self.progress
+        progress.enter(*kinds.StateEnter.read(fields))
+        self._state(progress.state).visits += 1
         self._entered = moment
 
     def _complete_loop(self, event: kinds.LoopComplete, moment: float | None) -> None:
@@ -300,11 +332,13 @@ class RunHistory:
         if self.state is not None and event.loop is not None:
             self._entered = moment  # an inner loop has ended; the program is in the surrounding state again
 
-    def _route(self, event: kinds.Route, moment: float | None) -> None:
-        self.progress.add(event)
+    def _route(self, fields: dict[str, Any], moment: float | None, offset: int) -> None:
+        if self.progress.is_nested:
+            self.progress.add(kinds.Route.of(fields))
 
     def _evaluate(self, event: kinds.Evaluate, moment: float | None) -> None:
-        self.progress.add(event)
+        if self.progress.is_nested:
+            self.progress.add(event)
         self.verdict = event
         verdicts = self._state(event.shown_state).verdicts
         verdict = str(event.verdict)
@@ -340,32 +374,33 @@ class RunHistory:
                     known = self.changed_files.get(path)
                     self.changed_files[path] = "A" if known == "A" and letter == "M" else letter
 
-    def _finish_effect(self, event: kinds.EffectFinished, moment: float | None) -> None:
-        result, kind, seq = event.result, event.kind, event.seq
+    def _finish_effect(self, fields: dict[str, Any], moment: float | None, offset: int) -> None:
+        seq, kind, result, active_ms = kinds.EffectFinished.read(fields)
         effect = self._effect(seq)
-        self._active.reach(moment, event.active_ms)
+        self._active.reach(moment, active_ms)
         if kind == "agent" and result is not None:
             self._agent_of(seq).finish(result)
         self.pending.pop(seq, None)
         if result is None:
             return
-        state = effect.start.state if effect.start is not None else None
-        usd, tokens = self.used.add(seq, kind, result)
-        state = state or self.state
+        usd, tokens = self.used.add(seq, kind, result) if kind in CALLS or "usage" in result else (0, 0)
+        state = (effect.start.state if effect.start is not None else None) or self.state
         if state is not None:
             of_state = self._state(state)
             of_state.effects += 1
-            of_state.effect_ms += round(event.duration_ms_said or 0)
-            of_state.errors += bool(result.get("error"))
-            of_state.usd += usd
-            of_state.tokens += tokens
+            of_state.effect_ms += round(kinds.reported_duration(result) or 0)
+            if result.get("error"):
+                of_state.errors += 1
+            if usd or tokens:
+                of_state.usd += usd
+                of_state.tokens += tokens
         if not effect.is_finished:
             self.results += 1
             if self.is_detailed:
                 self.order.append(seq)
                 self.result_at.append(len(self.events))
         effect.is_finished = True
-        effect.end_offset = event.offset
+        effect.end_offset = offset
         if self.is_detailed:
             effect.result = result
         else:
@@ -461,17 +496,20 @@ _FOLD: dict[type[kinds.Event], Callable[[RunHistory, Any, float | None], None]] 
     kinds.RunInterrupted: RunHistory._interrupt,
     kinds.RunEnd: RunHistory._end,
     kinds.ProgramChanged: RunHistory._change_program,
-    kinds.StateEnter: RunHistory._enter_state,
     kinds.LoopComplete: RunHistory._complete_loop,
     kinds.Evaluate: RunHistory._evaluate,
-    kinds.Route: RunHistory._route,
     kinds.ActionStart: RunHistory._start_effect,
     kinds.EffectStart: RunHistory._start_effect,
     kinds.Process: RunHistory._start_process,
     kinds.AgentActed: RunHistory._add_activity,
     kinds.TreeTaken: RunHistory._add_tree,
-    kinds.ActionComplete: RunHistory._finish_effect,
-    kinds.EffectComplete: RunHistory._finish_effect,
+}
+# Kinds of which a step has one event each: they are folded from the fields and the offset of a line.
+_FOLD_FIELDS: dict[str, Callable[[RunHistory, dict[str, Any], float | None, int], None]] = {
+    kinds.StateEnter.name: RunHistory._enter_state,
+    kinds.Route.name: RunHistory._route,
+    kinds.ActionComplete.name: RunHistory._finish_effect,
+    kinds.EffectComplete.name: RunHistory._finish_effect,
 }
 
 

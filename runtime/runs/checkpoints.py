@@ -15,7 +15,6 @@ from binascii import b2a_base64
 from ...ir.python_internals import import_module, suppress
 from ..host import clock
 from ..journal import journal as journals
-from ..journal.events import read_own
 from ..journal.journal import Journal, JournalError, seal
 from ..journal.run_folder import RunFolder
 
@@ -136,11 +135,9 @@ class Checkpoints:
         return None if self._is_damaged else history.to_data()
 
     def _fold_recent(self, history: RunHistory, journal: Journal) -> None:
-        line = self._folded[1]
-        recent = journal.take_recent(line)
+        recent = journal.take_recent(self._folded[1])
         if recent is not None:
-            for event in read_own(recent, line + 1):
-                history.add(event)
+            history.add_own(recent)
         elif not self._is_damaged:
             journal.flush()
             read = import_module(f"{Journal.__module__.rpartition('.')[0]}.reader").read
