@@ -8,7 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
 __all__ = [
@@ -16,8 +16,8 @@ __all__ = [
     "dumps_ascii",
     "dumps_compact",
     "dumps_compact_ascii",
-    "dumps_finite",
     "dumps_indented",
+    "finite_parts",
     "loads",
 ]
 
@@ -26,8 +26,10 @@ def _refuse(value: object) -> None:
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
-def _encoder(is_ascii: bool, comma: str, colon: str, has_nan: bool = True) -> Callable[[Any], str]:
-    """A function from data to JSON. It does not look for cycles: one raises RecursionError.
+def _parts(
+    is_ascii: bool, comma: str, colon: str, has_nan: bool = True
+) -> Callable[[Any, int], Iterable[str]]:
+    """A function from data, and 0, to the parts of its JSON. A cycle raises RecursionError.
 
     has_nan: whether it accepts NaN and infinity, which JSON does not have; else they raise ValueError.
     """
@@ -39,9 +41,16 @@ def _encoder(is_ascii: bool, comma: str, colon: str, has_nan: bool = True) -> Ca
     except (ImportError, TypeError):
         from json import JSONEncoder
 
-        return JSONEncoder(
+        encode = JSONEncoder(
             ensure_ascii=is_ascii, separators=(comma, colon), check_circular=False, allow_nan=has_nan
         ).encode
+        return lambda value, indent: (encode(value),)
+    return made
+
+
+def _encoder(is_ascii: bool, comma: str, colon: str) -> Callable[[Any], str]:
+    """A function from data to JSON; see `_parts`."""
+    made = _parts(is_ascii, comma, colon)
     return lambda value: "".join(made(value, 0))
 
 
@@ -49,7 +58,8 @@ dumps = _encoder(False, ", ", ": ")
 dumps_ascii = _encoder(True, ", ", ": ")
 dumps_compact = _encoder(False, ",", ":")
 dumps_compact_ascii = _encoder(True, ",", ":")
-dumps_finite = _encoder(False, ",", ":", has_nan=False)
+# For `"".join(finite_parts(value, 0))`: compact, without NaN, and without a call of Python's own.
+finite_parts = _parts(False, ",", ":", has_nan=False)
 
 
 def dumps_indented(value: Any, margin: str = "\n") -> str:

@@ -12,6 +12,7 @@ import sys
 import zlib
 
 from ...ir import light_json
+from ...ir.light_json import finite_parts
 from ...ir.python_internals import re, sha256
 from ..host import secrets as masking
 
@@ -27,10 +28,9 @@ RESERVED = frozenset((KIND, TIME, CHECKSUM))
 BLOB_LIMIT = 32 * 1024
 CRC_TAIL = len(',"crc":"00000000"}')
 CRC_END = len('00000000"}\n')
-_TIME_HEAD = b',"ts":"'
-_TIME_QUOTES = 4
-# Bytes of a line after the fields of its event: timestamp, checksum, newline.
-_LINE_TAIL = len(_TIME_HEAD) + len('2024-01-15T10:30:00.000Z"') + CRC_TAIL + 1
+# Position of the timestamp of a line, in bytes from its end.
+_TIME_END = len('"') + CRC_TAIL + len("\n")
+_TIME_START = _TIME_END + len("2024-01-15T10:30:00.000Z")
 _RECURSION_LIMIT = 20_000
 
 # --- one event, one line ----------------------------------------------------------------------
@@ -73,32 +73,17 @@ def whole_event(kind: str, fields: dict[str, Any], ts: str) -> dict[str, Any]:
 
 def seal_plain(kind: str, fields: dict[str, Any], ts: str) -> bytes | None:
     """Fast path of `seal` for an event that `pack` would not change; None if `pack` might change it."""
-    global _stamp
-    body = _plain_json(kind, fields)
-    if body is None:
-        return None
-    last = _stamp  # read once: runs in other threads replace it
-    if ts != last[0]:
-        last = _stamp = ts, b',"ts":%b' % to_json(ts)
-    return b'%b%b,"crc":"%08x"}\n' % (body, last[1], zlib.crc32(last[1], zlib.crc32(body)))
-
-
-# Cache of the latest timestamp and its encoded field: most events of a step have the same millisecond.
-_stamp = "", b""
-
-
-def _plain_json(kind: str, fields: dict[str, Any]) -> bytes | None:
-    """Return the JSON of an event up to its timestamp; None if `pack` might change its fields."""
     if masking.known.texts:
         return None
     try:
-        text = light_json.dumps_finite(fields)
+        text = "".join(finite_parts(fields, 0))
         if len(text) > BLOB_LIMIT // 4 or "$" in text:
             return None
         head = _heads.get(kind) or _heads.setdefault(kind, light_json.dumps_compact({KIND: kind})[:-1])
-        return (f"{head},{text[1:-1]}" if fields else head).encode()
+        body = (f'{head},{text[1:-1]},"ts":"{ts}"' if fields else f'{head},"ts":"{ts}"').encode()
     except (RecursionError, TypeError, ValueError):
         return None
+    return b'%b,"crc":"%08x"}\n' % (body, zlib.crc32(body))
 
 
 # Cache of the beginnings of lines, by kind of event.
@@ -110,11 +95,8 @@ def is_line_of(line: bytes, kind: str, fields: dict[str, Any]) -> bool:
 
     If False, the caller must decode the line and pack the fields to compare them.
     """
-    body = _plain_json(kind, fields)
-    if body is None or len(line) != len(body) + _LINE_TAIL or not line.startswith(body + _TIME_HEAD):
-        return False
-    stamped = line[: -CRC_TAIL - 1]
-    return stamped.count(b'"', len(body)) == _TIME_QUOTES and line.endswith(_crc_tail(stamped) + b"\n")
+    ts = line[-_TIME_START:-_TIME_END].decode("ascii", "replace")
+    return '"' not in ts and "\\" not in ts and line == seal_plain(kind, fields, ts)
 
 
 def seal_json(body: bytes) -> bytes:

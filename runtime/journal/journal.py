@@ -226,18 +226,18 @@ class Journal:
     before anything that depends on them; `settle` syncs them. Often one sync then covers the result of an
     action and the start of the next one. Each method raises JournalError; the file then ends with its last
     complete line.
-    now: returns a timestamp. lines: number of lines.
+    now: returns a timestamp. size, lines: length in bytes and in lines, including the buffer.
     """
 
     def __init__(self, fd: int, path: str, now: Callable[[], str], lines: int = 0) -> None:
         self._fd = fd
         self._is_unsynced = False
-        self._size = files.fstat(fd).st_size
+        # Length in bytes, including the buffer; and without the buffer.
+        self.size = self._size = files.fstat(fd).st_size
         self._synced = (0, 0)
         self.lines = lines
         self._last = b""
         self._buffer: list[bytes] = []
-        self._waiting = 0
         self._recent: list[Written] | None = None
         self.path = path
         self.now = now
@@ -266,7 +266,7 @@ class Journal:
         self.write(event.name, event.wire, ts)
 
     def write(self, kind: str, fields: dict[str, Any], ts: str | None = None) -> None:
-        """Append an event with this kind and these fields; return it as encoded on its line."""
+        """Append an event with this kind and these fields, which must not change afterwards."""
         if not RESERVED.isdisjoint(fields):
             fields = {name: value for name, value in fields.items() if name not in RESERVED}
         ts = ts or self.now()
@@ -275,13 +275,14 @@ class Journal:
             if needs_packing(fields):
                 fields = {name: pack(value, self.blobs.store) for name, value in fields.items()}
             line = seal(whole_event(kind, fields, ts))
-        self._last = line
+        offset = self.size
         if self._recent is not None:
-            self._recent.append((kind, fields, ts, self._size + self._waiting))
+            self._recent.append((kind, fields, ts, offset))
+        self._last = line
         self._buffer.append(line)
-        self._waiting += len(line)
         self.lines += 1
-        if self._waiting > BUFFER_LIMIT:
+        self.size = size = offset + len(line)
+        if size - self._size > BUFFER_LIMIT:
             self.flush()
 
     def take_recent(self, after: int) -> list[Written] | None:
@@ -302,11 +303,6 @@ class Journal:
         """Checksum of the last line that this object has written."""
         return self._last[-CRC_END:-3].decode()
 
-    @property
-    def size(self) -> int:
-        """Length of the journal in bytes, including the buffer."""
-        return self._size + self._waiting
-
     def synced(self) -> tuple[int, int]:
         """Return the bytes and lines that are on disk; 0 until the first `sync`."""
         return self._synced
@@ -322,11 +318,10 @@ class Journal:
         except OSError as error:
             self._cut()
             raise JournalError(f"cannot write {self.path}: {reason(error)}") from None
-        self._size += len(data)
+        self._size = self.size
         if self._recent is not None and len(self._recent) > _MAX_RECENT_EVENTS:
             self._recent = None
         self._buffer.clear()
-        self._waiting = 0
 
     def sync(self) -> None:
         """Write the buffer to the file and sync it to disk."""
@@ -369,7 +364,7 @@ class Journal:
         """Remove a partly written line from the file after a failed write, and clear the buffer."""
         self._recent = None
         self._buffer.clear()
-        self._waiting = 0
+        self.size = self._size
         with suppress(OSError):  # the reader drops a torn tail
             files.ftruncate(self._fd, self._size)
 
