@@ -111,6 +111,8 @@ class Event:
     fields: Mapping[str, Field]
     # Wire names of fields whose attribute has another name, including fields of base classes.
     _renamed: Mapping[str, str] = {}
+    # Whether values of the constructor may be ABSENT or have another wire name.
+    _is_selective = False
 
     def __init_subclass__(cls, name: str = "") -> None:
         own = cls.__dict__
@@ -122,12 +124,14 @@ class Event:
             fields[descriptor.wire_name] = descriptor
             if field != descriptor.wire_name:
                 renamed[field] = descriptor.wire_name
+            if descriptor.is_optional or renamed:
+                cls._is_selective = True
         if name:
             cls.name = name
             KINDS[name] = cls
 
     def __init__(self, **values: Any) -> None:
-        if self._renamed or ABSENT in values.values():
+        if self._is_selective:
             names = self._renamed
             values = {names.get(name, name): value for name, value in values.items() if value is not ABSENT}
         self.wire: dict[str, Any] = values

@@ -19,7 +19,6 @@ QUANTUM = 2_000
 # Notes that change the position.
 _MOVES: dict[str, type[NoteEvent]] = {kind.name: kind for kind in (StateEnter, LoopComplete, Evaluate, Route)}
 _VERDICTS = frozenset((Evaluate, Route))
-_ENTER = StateEnter.name
 
 
 class Progress(LightRecord):
@@ -48,11 +47,10 @@ class Progress(LightRecord):
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:
         """Add a note in the form of the machine: kind and fields."""
-        if kind == _ENTER:
-            self.enter(*StateEnter.read(fields))
-            return
         moves = _MOVES.get(kind)
-        if moves is not None and (self.is_nested or moves not in _VERDICTS):
+        if moves is StateEnter:
+            self.enter(*StateEnter.read(fields))
+        elif moves is not None and (len(self._loops) > 1 or moves not in _VERDICTS):
             self.add(moves.of(fields))
 
     def add(self, note: NoteEvent) -> None:

@@ -255,23 +255,29 @@ class RunHistory:
 
         Most of them are folded without a typed event.
         """
+        ts, moment, line = self.last_ts, self._moment, self.lines
         for entry in written:
-            if self.own is not None:
-                self.add(kinds.own_event(entry, self.lines + 1))
-                continue
+            line += 1
+            last_ts = ts
             kind, fields, ts, offset = entry
-            moment = self._moment if ts == self.last_ts else seconds(ts)
+            if self.own is not None:
+                self.add(kinds.own_event(entry, line))
+                moment = self._moment
+                continue
+            if ts != last_ts:
+                moment = seconds(ts)
             fold_fields = _FOLD_FIELDS.get(kind)
             if fold_fields is not None:
                 fold_fields(self, fields, moment, offset)
             else:
-                event = kinds.own_event(entry, self.lines + 1)
+                event = kinds.own_event(entry, line)
                 fold = _FOLD.get(event.__class__)
                 if fold is not None:
+                    self.lines = line - 1
                     fold(self, event, moment)
-            self.lines += 1
-            if ts != self.last_ts:
+            if ts != last_ts:
                 self._reach(ts, moment)
+        self.lines = line
 
     def _reach(self, ts: str, moment: float | None) -> None:
         """Advance to the timestamp of an event."""
