@@ -149,9 +149,10 @@ class Machine(Control):
             raise RuntimeError("the program has ended")
         if result is not NO_ANSWER or seq is not None:
             # If the strand that ran last waits, its request is the latest.
-            strand = (
-                self.strand if seq is None and self.strand.effect is not None else self._asking(result, seq)
-            )
+            strand: Strand | None = self.strand
+            effect = self.strand.effect
+            if effect is None or (seq is not None and seq != effect.seq):
+                strand = self._asking(result, seq)
             if strand is not None:
                 self._answer(strand, None if result is NO_ANSWER else result)
         self.room = bounds.MAX_CALLS - self.outside
@@ -214,14 +215,11 @@ class Machine(Control):
         return "interpreter" if self.direct is None else "direct"
 
     def _asking(self, result: Any, seq: int | None) -> Strand | None:
-        """The strand that receives the result; None if no result is delivered."""
+        """The strand, other than the last one, that receives the result; None if no result is delivered."""
         if seq is not None:
-            strand = self.strand
-            if strand.effect is None or strand.effect.seq != seq:
-                if seq not in self.asked:
-                    raise RuntimeError(f"no effect {seq} waits for an answer")
-                strand = self.asked[seq]
-            return strand
+            if seq not in self.asked:
+                raise RuntimeError(f"no effect {seq} waits for an answer")
+            return self.asked[seq]
         if self.asked:
             return next(reversed(self.asked.values()))
         if result is not None:
