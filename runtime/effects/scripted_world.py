@@ -94,18 +94,8 @@ class ScriptedWorld:
     def perform(self, effect: EffectLike, context: Context) -> dict[str, Any]:
         context.interrupt.check()
         kind, args = effect.kind, effect.args
-        if kind == "clock":
-            return {"time": timestamp(self.time()), "elapsed_ms": context.elapsed_ms()}
-        if kind == "env":
-            return {"values": {name: self._env.get(name) for name in args["names"]}}
-        if kind == "sleep":
-            return self._sleep(args, context)
-        if kind == "exit":
-            leave(args)
-        if kind == "pause":
-            return pause(context)
-        if kind == "link":
-            return performer_of(kind)(args, context, self._parts)
+        if not EFFECTS[kind].scripted:
+            return self._perform_without_rule(kind, args, context)
         limit, limited_by = context.limit(args, own="action")
         if limit is not None and limit <= 0:
             return self._timed_out(kind, context, limited_by)
@@ -134,6 +124,20 @@ class ScriptedWorld:
                 if result[stream]:
                     context.on_output(stream, result[stream])
         return result
+
+    def _perform_without_rule(self, kind: str, args: dict[str, Any], context: Context) -> dict[str, Any]:
+        """Perform an effect that rules cannot answer."""
+        if kind == "clock":
+            return {"time": timestamp(self.time()), "elapsed_ms": context.elapsed_ms()}
+        if kind == "env":
+            return {"values": {name: self._env.get(name) for name in args["names"]}}
+        if kind == "sleep":
+            return self._sleep(args, context)
+        if kind == "exit":
+            leave(args)
+        if kind == "pause":
+            return pause(context)
+        return performer_of(kind)(args, context, self._parts)
 
     def observe(self, effect: EffectLike, result: dict[str, Any], state: str | None = None) -> None:
         """Observe a recorded result: use the rule that answered it, and advance the clock."""

@@ -10,7 +10,7 @@ by one, in the order of the journal. To wait, the driver yields the object that 
 
 from __future__ import annotations
 
-from ...ir.effects import EFFECTS, argument_problem
+from ...ir.effects import EFFECTS, SPENDERS, argument_problem
 from ...ir.python_internals import deque
 from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel, Waiting
 from ...vm.values.faults import Fault
@@ -219,7 +219,7 @@ class Driver:
         for effect in self._machine.waiting.values():
             self._ask(effect, (places or {}).get(effect.seq))
         try:
-            self._record_notes(notes)
+            self._record.notes(notes, self._display.note)
             while not self._machine.ended:
                 if self._machine.is_ready:
                     stop = self._step()
@@ -275,7 +275,7 @@ class Driver:
         if notes:
             for kind, fields in notes:
                 self._progress.note(kind, fields)
-            self._record_notes(notes)
+            self._record.notes(notes, self._display.note)
         if isinstance(stop, Effect):
             self._ask(stop)
         elif isinstance(stop, OutOfFuel):
@@ -297,11 +297,6 @@ class Driver:
         self._log.places[effect.seq] = place or self._progress.place
 
     # --- notes and effects --------------------------------------------------------------------
-
-    def _record_notes(self, notes: Iterable[tuple[str, dict[str, Any]]]) -> None:
-        show = self._display.note
-        for kind, fields in self._record.notes(notes):
-            show(kind, fields)
 
     def _is_next_alone(self) -> bool:
         """Whether the next effect is performed while everything else waits."""
@@ -335,10 +330,11 @@ class Driver:
         kind, args = effect.kind, effect.args
         row = EFFECTS[kind]
         self._interrupt.check()
-        settled = self._settled_result(effect)
-        if settled is not None:
-            return settled
-        while (refusal := self._refusal(effect)) is not None:
+        if self._answers or self._settle is not None:
+            settled = self._settled_result(effect)
+            if settled is not None:
+                return settled
+        while kind in SPENDERS and (refusal := self._refusal(effect)) is not None:
             if refusal.is_final:
                 raise BudgetLimitReached(refusal.message, refusal.help, refusal.renews_at)
             self._interrupt.wait(_RETRY_S, self._tick)
@@ -570,6 +566,12 @@ class Driver:
     def _context(self, effect: Effect) -> Context:
         seq = effect.seq
         state, iteration = self._log.places[seq]
+        if self._is_scripted:
+            # A scripted world uses a context only while it performs the effect, and its effects do not
+            # start processes, wait or ask.
+            context = self._shared
+            context.effect_id, context.state, context.iteration = f"{self._run.id}/{seq}", state, iteration
+            return context
         row = EFFECTS[effect.kind]
         may_prompt = row.may_prompt and self._has_input and self._display.has_person
         spending = self._log.spending(effect.kind)

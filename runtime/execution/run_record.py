@@ -16,6 +16,7 @@ from ..journal.events import Event
 from ..journal.journal import Journal
 from ..journal.position import Progress, event_fields
 from ..journal.run_folder import RunFolder
+from ..runs import checkpoints
 from ..runs.checkpoints import Checkpoints
 from ..runs.state_file import WRITE_INTERVAL_S, StateFile
 from ..trees.recorder import FOLDER
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 # Maximum interval, in seconds, between file updates of an idle run that shares its process.
 _MAX_REFRESH_INTERVAL = 30.0
+# Number of checks whether a checkpoint is due while the journal grows by the space between two checkpoints.
+_CHECKS = 16
 
 
 class RunRecord:
@@ -70,17 +73,20 @@ class RunRecord:
         self._refresh_interval = WRITE_INTERVAL_S
         self.effects = effects
         self.sync, self.sync_later, self.settle = journal.sync, journal.sync_later, journal.settle
+        self._next_check = 0
         # Whether the journal has a result that is not on disk yet.
         self.is_unsynced = False
 
-    def notes(self, notes: Iterable[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
-        """Record notes of the program; returns them with their recorded fields."""
-        noted = [(kind, event_fields(kind, fields)) for kind, fields in notes]
+    def notes(
+        self, notes: Iterable[tuple[str, dict[str, Any]]], show: Callable[[str, dict[str, Any]], object]
+    ) -> None:
+        """Record notes of the program, and call `show` with each and its recorded fields."""
         ts, write = self._journal.now(), self._journal.write
-        for kind, fields in noted:
+        for kind, fields in notes:
+            fields = event_fields(kind, fields)
             write(kind, fields, ts)
+            show(kind, fields)
         self._state_file.is_stale = True
-        return noted
 
     def change_program(self, machine: Machine, event: Event) -> None:
         """Record that the run continues with another program, whose file is in its folder."""
@@ -148,6 +154,10 @@ class RunRecord:
         return evidence
 
     def checkpoint_if_due(self, save_world: Callable[[], Any]) -> None:
+        """Write a checkpoint if it is due; checked each time the journal has grown by some events."""
+        if self._journal.size < self._next_check:
+            return
+        self._next_check = self._journal.size + checkpoints.SPACE // _CHECKS
         if self._checkpoints is not None:
             if self._checkpoints.is_due(self._journal.size):
                 self.checkpoint(save_world)

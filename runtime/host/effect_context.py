@@ -238,7 +238,10 @@ class Context(LightRecord):
 
     def limit(self, args: dict[str, Any], *, own: str) -> tuple[float | None, str]:
         """Return the time limit of an effect in seconds, and the source of the limit: `own` or "loop"."""
-        timeout_s, deadline_ms = _bounded(args.get("timeout_s")), _bounded(args.get("deadline_ms"))
+        timeout_s, deadline_ms = args.get("timeout_s"), args.get("deadline_ms")
+        if timeout_s is None and deadline_ms is None:
+            return None, own
+        timeout_s, deadline_ms = _bounded(timeout_s), _bounded(deadline_ms)
         if timeout_s is not None:
             timeout_s -= self.waited_s
         if deadline_ms is None:
