@@ -188,17 +188,34 @@ class SchemaReader:
             flawed = True
             keys = " or ".join(f"`{key}`" for key in cls.any_of)
             self.error("missing-field", f"{what} needs {keys}", place or document.span(named or node))
+        if flawed or not required_of(cls) <= values.keys():
+            flawed = True
+            if not self.fill(cls, values, places, what, place, named or node):
+                return None
+        return cls(spans=NodeSpans(document, places), flawed=flawed, **values)
+
+    def fill(
+        self,
+        cls: type[Spec],
+        values: dict[str, Any],
+        places: dict[str, Node],
+        what: str,
+        place: Span | None,
+        node: Node,
+    ) -> bool:
+        """Report missing fields, and replace missing and invalid ones in `values`.
+
+        Returns False if the block cannot be built. place: where to report a missing key; None: at `node`.
+        """
         is_lost = False
-        is_whole = not flawed and required_of(cls) <= values.keys()
-        for key, field in () if is_whole else fields.items():
+        for key, field in fields_of(cls).items():
             if key not in values and field.required:
-                flawed = True
                 values[key] = BAD
                 given = places.get(f"key:{key}")
                 label = "begins here" if given is None else "has no value"
                 where = place
                 if given is not None or where is None:
-                    where = document.span(given or named or node)
+                    where = self.document.span(given or node)
                 self.error("missing-field", f"{what} needs `{key}`", where, label, f"`{key}`: {field.doc}")
             if values.get(key) is BAD:
                 if not field.required:
@@ -206,9 +223,7 @@ class SchemaReader:
                 else:
                     values[key] = self.substitute(cls, field)
                     is_lost = is_lost or values[key] is BAD
-        if is_lost:
-            return None
-        return cls(spans=NodeSpans(document, places), flawed=flawed, **values)
+        return not is_lost
 
     def unknown_key(self, key: str, node: Scalar, what: str, fields: dict[str, Field]) -> None:
         """Report a key that the block does not have."""

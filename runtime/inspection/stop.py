@@ -33,21 +33,18 @@ _TAKE_OVER_SECONDS = 1.0
 _POLL_INTERVAL = 0.01
 
 
-class Holder:
+class Holder(LightRecord):
     """The process that executes a run. `close` releases the handle (pidfd) that identifies it.
 
     host: the control channel of a process that may execute several runs; None for others. is_keeper: a keeper
     that holds the actions of a run whose process has died, and possibly those of other runs.
     """
 
-    def __init__(
-        self, run: RunFolder, pid: int, descriptor: int, host: str | None = None, is_keeper: bool = False
-    ) -> None:
-        self.run = run
-        self.pid = pid
-        self.host = host
-        self.is_keeper = is_keeper
-        self._descriptor = descriptor
+    run: RunFolder
+    pid: int
+    _descriptor: int
+    host: str | None = None
+    is_keeper: bool = False
 
     @classmethod
     def find(cls, run: RunFolder) -> Holder | None:
