@@ -171,15 +171,10 @@ class _Dialogue:
         return reply
 
     def context(self) -> Context:
-        return Context(
-            run_id=f"create-{processes.getpid()}",
-            effect_id=f"create-{processes.getpid()}/1",
-            loop=None,
-            state=None,
-            iteration=None,
-            elapsed_ms=lambda: round((clock.monotonic() - self.started_at) * 1000),
-            interrupt=self.interrupt,
-        )
+        def elapsed_ms() -> int:
+            return round((clock.monotonic() - self.started_at) * 1000)
+
+        return Context.outside_run(f"create-{processes.getpid()}", 1, self.interrupt, elapsed_ms)
 
     def check(
         self, reply: dict[str, Any], name: str | None, settings: dict[str, Any]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ..host import environment
 from ..host.effect_context import Context
-from ..models.helper_process import Worker, WorkerEnded, WorkerTimeout
+from ..models.helper_process import Worker, WorkerEnded, WorkerTimeout, bare_environment
 from .performers import Parts
 
 TYPE_CHECKING = False
@@ -26,13 +25,7 @@ class JqWorker:
 
     def __init__(self, limit: float = LIMIT) -> None:
         self._limit = limit
-        # jq programs must not read the environment; only the variables that Python needs to start remain.
-        env = {
-            name: value
-            for name, value in environment.environb.items()
-            if name.startswith((b"PYTHON", b"LD_LIBRARY_PATH", b"DYLD_"))
-        }
-        self._worker = Worker("effects.jq_worker", env)
+        self._worker = Worker("effects.jq_worker", bare_environment())
 
     def perform(self, args: dict[str, Any], context: Context) -> dict[str, Any]:
         """{"value"}: the first value of `args["program"]` on the text `args["input"]`, or {"error"}."""

@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Any
 
 from ...ir.regex import MatchLimit
-from ..host import environment, processes, threads
+from ..host import processes, threads
 from ..host.effect_context import Interrupt
 from ..host.screen import Screen
-from ..models.helper_process import Worker, WorkerEnded, WorkerTimeout
+from ..models.helper_process import Worker, WorkerEnded, WorkerTimeout, bare_environment
 
 # Timeout of one match, in seconds.
 LIMIT = 5.0
@@ -94,12 +94,8 @@ class _Helper:
             if self._worker is None:
                 Screen(sys.stderr).write(NOTE)
             if self._worker is None or self._owner != processes.getpid():
-                env = {
-                    name: value
-                    for name, value in environment.environb.items()
-                    if name.startswith((b"PYTHON", b"LD_LIBRARY_PATH", b"DYLD_"))
-                }
-                self._worker, self._owner = Worker("effects.regex_worker", env), processes.getpid()
+                self._worker = Worker("effects.regex_worker", bare_environment())
+                self._owner = processes.getpid()
             return self._worker.ask(request, LIMIT, Interrupt())
 
 

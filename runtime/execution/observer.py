@@ -62,6 +62,52 @@ class Display:
         """The run has ended or was interrupted."""
 
 
+class ForwardingDisplay(Display):
+    """Observer that forwards everything to `inner`; the base class of observers that change a part of it."""
+
+    def __init__(self, inner: Display) -> None:
+        self._inner = inner
+
+    def begin(self, run_id: str, program: str) -> None:
+        self._inner.begin(run_id, program)
+
+    def resume(
+        self, run_id: str, program: str, state: str | None, iteration: int, used: dict[str, Any] | None = None
+    ) -> None:
+        self._inner.resume(run_id, program, state, iteration, used)
+
+    def note(self, kind: str, fields: dict[str, Any]) -> None:
+        self._inner.note(kind, fields)
+
+    def effect_start(self, kind: str, args: dict[str, Any]) -> None:
+        self._inner.effect_start(kind, args)
+
+    def output(self, stream: str, text: str) -> None:
+        self._inner.output(stream, text)
+
+    @property
+    def has_person(self) -> bool:
+        return self._inner.has_person
+
+    def prompt(self, text: str) -> None:
+        self._inner.prompt(text)
+
+    def tick(self) -> None:
+        self._inner.tick()
+
+    def effect_end(self, kind: str, result: dict[str, Any]) -> None:
+        self._inner.effect_end(kind, result)
+
+    def effect_cut(self) -> None:
+        self._inner.effect_cut()
+
+    def notice(self, text: str) -> None:
+        self._inner.notice(text)
+
+    def end(self, outcome: Outcome) -> None:
+        self._inner.end(outcome)
+
+
 def has_person(screen: Screen) -> bool:
     """Whether both a screen and standard input are terminals."""
 

@@ -218,6 +218,13 @@ class Context(LightRecord):
     quota_waited_s: float = 0.0
     kept: Any = None
 
+    @classmethod
+    def outside_run(
+        cls, name: str, seq: int, interrupt: Interrupt, elapsed_ms: Callable[[], int] = lambda: 0
+    ) -> Context:
+        """The context of an effect that is not part of a run. name: replaces the run's id."""
+        return cls(name, f"{name}/{seq}", None, None, None, elapsed_ms, interrupt)
+
     @property
     def seq(self) -> int:
         """Number of the effect in its run."""

@@ -43,15 +43,7 @@ def refresh(servers: list[McpServer]) -> list[dict[str, Any]]:
         for server in servers:
             if screen.is_live:
                 screen.write(f"\r\x1b[Kquerying {server.name} …")
-            context = Context(
-                run_id="mcp",
-                effect_id="mcp/0",
-                loop=None,
-                state=None,
-                iteration=None,
-                elapsed_ms=lambda: 0,
-                interrupt=interrupt,
-            )
+            context = Context.outside_run("mcp", 0, interrupt)
             row: dict[str, Any] = {"server": server.name, "tools": None, "error": None}
             try:
                 tools = mcp_client.listed(server, context)

@@ -125,16 +125,11 @@ def _evaluate(image: Image, world: WorldLike, fuel: int) -> Any:
     interrupt = Interrupt()
     started_at = world.monotonic()
 
+    def elapsed_ms() -> int:
+        return round((world.monotonic() - started_at) * 1000)
+
     def context_of(effect: Effect) -> Context:
-        return Context(
-            run_id="evaluate",
-            effect_id=f"evaluate/{effect.seq}",
-            loop=None,
-            state=None,
-            iteration=None,
-            elapsed_ms=lambda: round((world.monotonic() - started_at) * 1000),
-            interrupt=interrupt,
-        )
+        return Context.outside_run("evaluate", effect.seq, interrupt, elapsed_ms)
 
     try:
         stop = Unrecorded(machine, world, Display(), interrupt, context_of, fuel).run()

@@ -12,7 +12,7 @@ import json
 import sys
 
 from ...ir.python_internals import suppress
-from ..host import clock, files, pipes, processes, signals, threads
+from ..host import clock, environment, files, pipes, processes, signals, threads
 from ..host.effect_context import TICK, Interrupt, milliseconds
 
 TYPE_CHECKING = False
@@ -43,6 +43,12 @@ _PART = b'{"part":'
 def command_of(module: str, *words: str) -> list[str]:
     """The command that runs `main()` of a module in a helper. module: full name. words: its arguments."""
     return [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), module, *words]
+
+
+def bare_environment() -> dict[bytes, bytes]:
+    """The variables that Python needs to start, for a helper that must not read the environment."""
+    names = (b"PYTHON", b"LD_LIBRARY_PATH", b"DYLD_")
+    return {name: value for name, value in environment.environb.items() if name.startswith(names)}
 
 
 class WorkerEnded(Exception):

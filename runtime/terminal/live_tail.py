@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...ir import light_json
 from ...ir.python_internals import suppress
-from ..execution.observer import Display
+from ..execution.observer import Display, ForwardingDisplay
 from ..host import files
 from ..host.paths import open_regular
 from ..journal.journal import JournalError, write_file
@@ -108,11 +108,11 @@ class LiveFile:
                 files.unlink(self._path)
 
 
-class LiveDisplay(Display):
+class LiveDisplay(ForwardingDisplay):
     """Observer that forwards to `inner` and keeps the tails of outputs in `file`."""
 
     def __init__(self, inner: Display, file: LiveFile, seq: int | None = None) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._file = file
         self._seq = seq
 
@@ -147,29 +147,6 @@ class LiveDisplay(Display):
         for seq in tuple(self._file.tails):
             self._file.end(seq)
         self._inner.end(outcome)
-
-    # --- forwarded unchanged ------------------------------------------------------------------------
-
-    def begin(self, run_id: str, program: str) -> None:
-        self._inner.begin(run_id, program)
-
-    def resume(
-        self, run_id: str, program: str, state: str | None, iteration: int, used: dict[str, Any] | None = None
-    ) -> None:
-        self._inner.resume(run_id, program, state, iteration, used)
-
-    def note(self, kind: str, fields: dict[str, Any]) -> None:
-        self._inner.note(kind, fields)
-
-    @property
-    def has_person(self) -> bool:
-        return self._inner.has_person
-
-    def prompt(self, text: str) -> None:
-        self._inner.prompt(text)
-
-    def notice(self, text: str) -> None:
-        self._inner.notice(text)
 
 
 def read(path: str) -> list[Tail]:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from ..execution.observer import Display
+from ..execution.observer import Display, ForwardingDisplay
 from ..host import secrets
 from ..host.secrets import Stream
-from ..journal.outcome import Outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
-class MaskedDisplay(Display):
+class MaskedDisplay(ForwardingDisplay):
     """Observer that forwards to `inner` with secrets masked."""
 
     def __init__(self, inner: Display) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._streams: dict[str, Stream] = {}
 
     def effect_start(self, kind: str, args: dict[str, Any]) -> None:
@@ -56,25 +55,5 @@ class MaskedDisplay(Display):
     def concurrent(self, seq: int) -> Display:
         return MaskedDisplay(self._inner.concurrent(seq))
 
-    # --- forwarded unchanged ------------------------------------------------------------------------
-
-    def begin(self, run_id: str, program: str) -> None:
-        self._inner.begin(run_id, program)
-
-    def resume(
-        self, run_id: str, program: str, state: str | None, iteration: int, used: dict[str, Any] | None = None
-    ) -> None:
-        self._inner.resume(run_id, program, state, iteration, used)
-
-    def tick(self) -> None:
-        self._inner.tick()
-
-    @property
-    def has_person(self) -> bool:
-        return self._inner.has_person
-
     def prompt(self, text: str) -> None:
         self._inner.prompt(secrets.masked(text))
-
-    def end(self, outcome: Outcome) -> None:
-        self._inner.end(outcome)

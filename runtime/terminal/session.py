@@ -189,17 +189,13 @@ class Session:
         world = self._world
         started_at = world.monotonic()
 
+        def elapsed_ms() -> int:
+            return round((world.monotonic() - started_at) * 1000)
+
         def context_of(effect: Effect) -> Context:
             self._effects += 1
-            return Context(
-                run_id=f"session-{processes.getpid()}",
-                effect_id=f"session-{processes.getpid()}/{self._effects}",
-                loop=None,
-                state=None,
-                iteration=None,
-                elapsed_ms=lambda: round((world.monotonic() - started_at) * 1000),
-                interrupt=interrupt,
-            )
+            name = f"session-{processes.getpid()}"
+            return Context.outside_run(name, self._effects, interrupt, elapsed_ms)
 
         stop = Unrecorded(machine, world, self._display, interrupt, context_of, self._fuel).run()
         if isinstance(stop, OutOfFuel):

@@ -22,7 +22,7 @@ from keepers import kill_with_keeper
 from terminals import exit_code
 from waiting import wait_for
 
-from llc.runtime.execution.observer import Display
+from llc.runtime.execution.observer import Display, ForwardingDisplay
 from llc.runtime.host.paths import HISTORY
 from llc.runtime.inspection import history, logs, status, stop
 from llc.runtime.journal import journal
@@ -247,10 +247,11 @@ def test_the_live_file_is_bounded_and_removed(tmp_path: Path) -> None:
 
 
 def test_wrapping_displays_forward_every_call() -> None:
-    """A wrapping display implements every method of a display and forwards the call."""
+    """A wrapping display forwards every call, and wraps the displays of concurrent effects itself."""
     methods = {name for name in vars(Display) if not name.startswith("_")}
-    assert methods <= vars(live_tail.LiveDisplay).keys()
-    assert methods <= vars(redaction.MaskedDisplay).keys()
+    for display in (live_tail.LiveDisplay, redaction.MaskedDisplay):
+        assert issubclass(display, ForwardingDisplay)
+        assert methods <= vars(ForwardingDisplay).keys() | vars(display).keys()
 
 
 def test_an_invalid_live_file_is_ignored(tmp_path: Path) -> None:
