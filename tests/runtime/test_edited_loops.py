@@ -87,6 +87,16 @@ WAIT_IN_FOURTH = (
 )
 
 
+def accept_changes_and_interrupt(project: Path) -> None:
+    """Resume the run with the edits and interrupt it in the new state `fourth`."""
+    edit(*EDITS, WAIT_IN_FOURTH)
+    process = subprocess.Popen([sys.executable, "-m", "llc", "resume", "job", "-q", "--accept-changes"])
+    wait_for((project / "there").exists)
+    process.send_signal(signal.SIGINT)
+    process.wait()
+    (project / "on").touch()
+
+
 def test_resume_reports_the_edit_and_keeps_the_recorded_program(project: Path) -> None:
     """Added, removed and changed states are listed by name; the current state still exists."""
     edit(*EDITS, ("context: {word: one}", "context: {word: two}"))
@@ -116,12 +126,7 @@ def test_accepted_changes_take_effect(project: Path) -> None:
 
 def test_each_part_is_replayed_with_its_own_program(project: Path) -> None:
     """The run is resumed twice more, once with another change, after every event of the journal."""
-    edit(*EDITS, WAIT_IN_FOURTH)
-    process = subprocess.Popen([sys.executable, "-m", "llc", "resume", "job", "-q", "--accept-changes"])
-    wait_for((project / "there").exists)
-    process.send_signal(signal.SIGINT)
-    process.wait()
-    (project / "on").touch()
+    accept_changes_and_interrupt(project)
     edit(("echo fourth >>", "echo again >>"), ("name: job", "name: job\nmax_steps: 9"))
     (folder,) = project.glob(".loops/.running/job-*")
     for checkpoint in folder.glob("checkpoint-*"):
@@ -150,12 +155,7 @@ def test_each_part_is_replayed_with_its_own_program(project: Path) -> None:
 
 def test_checkpoint_of_a_changed_program_is_used(project: Path) -> None:
     """An interrupted run that accepted changes resumes from its checkpoint with the changed program."""
-    edit(*EDITS, WAIT_IN_FOURTH)
-    process = subprocess.Popen([sys.executable, "-m", "llc", "resume", "job", "-q", "--accept-changes"])
-    wait_for((project / "there").exists)
-    process.send_signal(signal.SIGINT)
-    process.wait()
-    (project / "on").touch()
+    accept_changes_and_interrupt(project)
     assert list(project.glob(".loops/.running/job-*/checkpoint-*"))
     outcome = resume()
     assert (outcome["status"], "not used" in outcome["shown"]) == ("success", False)
