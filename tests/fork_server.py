@@ -79,6 +79,7 @@ class ForkServer:
     def __init__(self, modules: tuple[str, ...]) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SIZE)
+        self._channels: list[socket.socket] = []
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, __file__, str(theirs.fileno()), *modules],
@@ -89,6 +90,8 @@ class ForkServer:
 
     def close(self) -> None:
         self._control.close()
+        for channel in self._channels:  # also of a process that no test has waited for
+            channel.close()
         self._process.wait(60)
 
     def start(
@@ -100,6 +103,7 @@ class ForkServer:
         with theirs:
             handles = [theirs.fileno(), out.fileno(), errors.fileno()]
             socket.send_fds(self._control, [json.dumps(request).encode()], handles)
+        self._channels.append(channel)
         return Process(["llc", *words], channel)
 
     def run(self, *words: str, limit_s: float = 120, **variables: str) -> subprocess.CompletedProcess[str]:

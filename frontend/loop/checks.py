@@ -95,9 +95,7 @@ class _Checker:
                 problem = "begins with `$`, which is reserved for `$current`"
             if problem is not None:
                 help = (
-                    f"write `{'_'.join(state.name.split())}`"
-                    if " " in problem and len(state.name.split()) > 1
-                    else None
+                    f"write `{'_'.join(state.name.split())}`" if problem == "contains white space" else None
                 )
                 yield Diagnostic("bad-name", f"the state's name {problem}", state.span_of("name"), "", help)
             if state.capture is not None and not _CAPTURE_NAME.fullmatch(state.capture):

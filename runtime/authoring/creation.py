@@ -41,10 +41,10 @@ _SETTINGS = ("description", "max_iterations", "timeout", "backoff", "maintain", 
 def run(options: dict[str, Any]) -> int:
     """Execute the subcommand; return the exit code. options: its options by name."""
     if options["pin"] and not options["ready"]:
-        return pins.run(options)
+        return pins.run(options, _open_menus)
     try:
         if options["ready"]:
-            return ready_creation.run(options, _menus)
+            return ready_creation.run(options, _open_menus)
         if options["loops"] or options["assignments"]:
             name = (options["loops"] or ["NAME"])[0]
             argument = "an argument" if options["loops"] else "--set"
@@ -59,7 +59,8 @@ def run(options: dict[str, Any]) -> int:
         return EXIT_FAILURE
 
 
-def _menus() -> wizard.Asker:
+def _open_menus() -> wizard.Asker:
+    """Return menus in the terminal; imports `prompt_toolkit`."""
     from .menus import Menus
 
     return Menus()
@@ -121,7 +122,7 @@ class _Creation:
 
     def get_asker(self) -> wizard.Asker:
         if self.asker is None:
-            self.asker = _menus()
+            self.asker = _open_menus()
         return self.asker
 
     def refuse_missing(self, data: dict[str, Any]) -> None:

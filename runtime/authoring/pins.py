@@ -10,7 +10,7 @@ import contextlib
 import json
 import os.path
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...frontend.loop.natural import Pin, key_of, lock_path, pins_in, print_lock
@@ -30,6 +30,7 @@ from ..journal.journal import write_file
 from ..runs.loop_names import loop_files, resolve_loop
 from .author import Author
 from .generation import GeneratedLoop
+from .wizard import Asker
 
 
 class NaturalLoop(LightRecord):
@@ -68,12 +69,19 @@ def _find_loops(targets: Sequence[str]) -> list[NaturalLoop]:
         elif targets and spec is None:
             raise CompileError(diagnostics, [source])
         elif targets:
-            raise UserError("not-natural", f"{path} is no loop in `paradigm: natural`", "it needs no pin")
+            raise UserError(
+                "not-natural",
+                f"{path} is not a loop in `paradigm: natural`",
+                "only such a loop can be pinned",
+            )
     return loops
 
 
-def run(options: dict[str, Any]) -> int:
-    """Execute `llc create --pin`; return the exit code. options: the options by name."""
+def run(options: dict[str, Any], open_menus: Callable[[], Asker]) -> int:
+    """Execute `llc create --pin`; return the exit code.
+
+    options: the options by name. open_menus: returns menus for questions.
+    """
     errors = Screen(sys.stderr)
     rows: list[dict[str, Any]] = []
     code = EXIT_OK
@@ -89,7 +97,7 @@ def run(options: dict[str, Any]) -> int:
             if not options["json"]:
                 text = f"{loop.path} reads as:\n\n{generated.draft.text}\n{generated.draft.states()}\n"
                 errors.write(masked("\n".join(map(printable, text.split("\n")))))
-            if not _is_confirmed(loop, options):
+            if not _is_confirmed(loop, options, open_menus):
                 code = EXIT_FAILURE
                 continue
             pin(loop.path, generated)
@@ -125,7 +133,7 @@ def _generate(loop: NaturalLoop, author: Author) -> GeneratedLoop:
     return author.write(spec.description, f"{loop.path}: ", name=name, tools=spec.tools or ())
 
 
-def _is_confirmed(loop: NaturalLoop, options: dict[str, Any]) -> bool:
+def _is_confirmed(loop: NaturalLoop, options: dict[str, Any], open_menus: Callable[[], Asker]) -> bool:
     if options["yes"]:
         return True
     if not is_attended():
@@ -134,9 +142,7 @@ def _is_confirmed(loop: NaturalLoop, options: dict[str, Any]) -> bool:
             f"{loop.path} is not pinned: no terminal to confirm it",
             "--yes pins it",
         )
-    from .menus import Menus
-
-    return Menus().confirm(f"Pin this in {loop.lock}?")
+    return open_menus().confirm(f"Pin this in {loop.lock}?")
 
 
 def pin(path: str, generated: GeneratedLoop) -> None:

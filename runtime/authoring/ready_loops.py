@@ -54,10 +54,10 @@ class Parameter(Spec):
     noun: ClassVar[str] = "the parameter"
 
     name: str
-    doc: str = required(TEXT, "What it is; also the question.")
-    default: str | int | float | None = optional(JSON, "Its value if no tool gives one.")
+    doc: str = required(TEXT, "Meaning of the parameter; a dialogue shows it as the question.")
+    default: str | int | float | None = optional(JSON, "Value if no tool sets one.")
     like: str = optional(TEXT, "The ready loop whose `check` is the default.", "")
-    sample: str = optional(TEXT, "A value, where there is no default.", "")
+    sample: str = optional(TEXT, "Example of a value, for a parameter without a default.", "")
     is_asked: bool = optional(BOOLEAN, "Whether a dialogue asks for it.", True)
 
 
@@ -65,15 +65,16 @@ class Tool(Spec):
     """Values that fit a project with certain files."""
 
     files: tuple[str, ...] = required(
-        Type("list", TEXT), "Patterns of files, one of which is there; none: any project."
+        Type("list", TEXT),
+        "Patterns of files; the tool matches a project with at least one of them. Empty: any project.",
     )
     set: Mapping[str, str | Command] = required(
         Type(
             "map",
             Type("either", options=(TEXT, block(Command)), expected="a text or a command"),
-            expected="values by parameter",
+            expected="a mapping from parameters to values",
         ),
-        "The parameters' values.",
+        "Values of the parameters.",
     )
 
 
@@ -82,12 +83,13 @@ class ReadyLoop(Spec):
 
     noun: ClassVar[str] = "a ready loop"
 
-    summary: str = required(TEXT, "What it does, in one line.")
-    about: str = required(TEXT, "What it does.")
-    needs: str = required(TEXT, "What it needs.")
+    summary: str = required(TEXT, "Summary in one line.")
+    about: str = required(TEXT, "Description.")
+    needs: str = required(TEXT, "Requirements.")
     adapt: str = required(TEXT, "How to adapt it.")
     parameters: Mapping[str, Parameter] = required(
-        Type("map", block(Parameter), expected="parameters by name"), "What can be set."
+        Type("map", block(Parameter), expected="a mapping from names to parameters"),
+        "Parameters that can be set.",
     )
     tools: tuple[Tool, ...] = optional(Type("list", block(Tool)), "Values by the project's files.", ())
     loop: str = required(TEXT, "The loop.")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 
+from ... import __version__
 from ...ir.compile_options import DEFAULT_LLM_MODEL
 from ..host import environment
 
 
 def version_text(verbose: bool) -> str:
     """Version of llc. verbose: with the default model, the platform and the versions of the file formats."""
-    from ... import __version__
-
     if not verbose:
         return f"llc {__version__}\n"
 

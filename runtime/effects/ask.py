@@ -262,17 +262,18 @@ class _Question:
             assert self._context.on_prompt is not None
             self._context.on_prompt(f"\nto answer: llc answer {self._context.run_id}\n")
             return None
+        # A line that exceeds this limit also exceeds MAX_LINE_BYTES and is refused below.
         self._typed = (self._typed + data)[-MAX_ANSWER_BYTES:]
         if not self._typed.endswith(b"\n"):
             return None
-        typed, self._typed = self._typed.decode("utf-8", "replace"), b""
-        if len(typed.encode()) > MAX_LINE_BYTES:
+        line, self._typed = self._typed, b""
+        if len(line) > MAX_LINE_BYTES:
             self._prompt(
                 f"the line is too long: a terminal delivers only {MAX_LINE_BYTES:,} bytes of a line; "
                 f"for a longer answer: llc answer {self._context.run_id} ANSWER"
             )
             return None
-        typed = typed.strip()
+        typed = line.decode("utf-8", "replace").strip()
         if not typed and self._default is not None:
             return str(self._default)
         answer = accepted(typed, self._choices)

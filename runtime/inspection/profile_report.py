@@ -9,6 +9,7 @@ import json
 import sys
 from typing import Any
 
+from ... import __version__
 from ...ir.effects import EFFECTS
 from ..execution.profiler import Profile, of_events
 from ..host import secrets
@@ -150,8 +151,6 @@ def collapsed(profile: Profile) -> str:
 
 def speedscope(profile: Profile) -> dict[str, Any]:
     """The file format of speedscope.app."""
-    from ... import __version__
-
     frames: dict[str, int] = {}
     samples, weights = [], []
     for stack, share in stacks(profile):

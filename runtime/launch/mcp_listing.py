@@ -17,6 +17,7 @@ from ..host.paths import LOOPS, ROOT, make_private
 from ..host.screen import Screen, counted
 from ..journal.journal import JournalError, write_file
 from ..project import configuration
+from ..terminal.tool_listing import as_json
 from .stop_signals import StopSignals
 
 _WIDTH = 100
@@ -77,8 +78,6 @@ def saved(servers: list[McpServer]) -> list[dict[str, Any]]:
 
 
 def _row(tool: Any) -> dict[str, Any]:
-    from ..terminal.tool_listing import as_json
-
     (row,) = as_json([tool])
     return {**row, "usage": tool.usage}
 

@@ -276,7 +276,7 @@ class AgentSpec(Spec):
     prompt: PromptSpec = optional(block(PromptSpec), "Transfer of the prompt.", factory=PromptSpec)
     output: str = optional(choice(*OUTPUTS), "Output format; `auto`: detected from the output.", "auto")
     fields: Mapping[str, str] = optional(
-        Type("map", TEXT, pattern="|".join(FIELDS), expected=f"fields are {', '.join(FIELDS)}"),
+        Type("map", TEXT, pattern="|".join(FIELDS), expected=f"a mapping with keys from {', '.join(FIELDS)}"),
         "Paths of the values in a JSON report.",
         factory=dict,
     )
@@ -289,7 +289,7 @@ class AgentSpec(Spec):
             "map",
             block(PermissionMode),
             pattern="|".join(PERMISSIONS),
-            expected=f"permission modes are {', '.join(PERMISSIONS)}",
+            expected=f"a mapping with keys from {', '.join(PERMISSIONS)}",
         ),
         "Its permission modes.",
         factory=dict,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os.path
 
+from ... import __version__
 from ...ir.python_internals import blake2b, sha256, suppress
 from ...vm.code.image import Image, ImageError
 from ..host import environment, files, processes
@@ -153,8 +154,6 @@ def _prune(folder: str, suffix: str) -> None:
 
 def _compiler_version() -> bytes:
     """The version of llc, and size and modification time of each of its source files."""
-    from ... import __version__
-
     facts = [__version__]
     folders = list(_COMPILER_FOLDERS)
     for folder in folders:

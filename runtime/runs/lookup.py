@@ -62,7 +62,7 @@ def find_run_folder(target: str, root: str = ROOT) -> RunFolder:
         if is_run_of(run, target):
             return run
     if not unfinished and not ended:
-        raise UserError("unknown-run", f"no run of `{target}`: nothing was run here yet", HOW_TO_BEGIN)
+        raise UserError("unknown-run", f"no run of `{target}`: this project has no runs yet", HOW_TO_BEGIN)
     if is_loop(target, root):
         raise UserError("unknown-run", f"`{target}` was not run yet", f"run it with: llc run {target}")
     names = dict.fromkeys(name for run in (*unfinished, *ended) for name in (run.name, run.id))

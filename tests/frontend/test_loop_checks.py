@@ -367,6 +367,15 @@ def test_capture_name_syntax() -> None:
     assert only_diagnostic(states("a: {action: x, capture: a b, next: done}")) == ("error", "bad-name", "a b")
 
 
+@pytest.mark.parametrize(
+    ("name", "help"), [("a b", "write `a_b`"), (" a", "write `a`"), ("a b/c", None), ("a " * 150, None)]
+)
+def test_the_help_for_a_state_name_with_white_space_is_a_valid_name(name: str, help: str | None) -> None:
+    """No name is proposed if the name has another problem."""
+    text = states(f"{name!r}: {{action: x, next: done}}").replace("initial: a\n", f"initial: {name!r}\n")
+    assert [row.help for row in check_text(text) if row.id == "bad-name"] == [help]
+
+
 def _all(text: str) -> list[Diagnostic]:
     spec, document, diagnostics = read_loop(text_source(text, "t.yaml"))
     return [*diagnostics, *(check(to_fsm(spec), document) if spec is not None else ())]

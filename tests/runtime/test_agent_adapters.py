@@ -210,7 +210,7 @@ def test_project_extends_an_agent(tmp_path: Path) -> None:
         ("{extends: codex, events: [{like: {a: '['}}]}", "invalid-regex"),
         ("{argv: [[a]]}", "should begin with a program"),
         ("{argv: [a], output: events}", "needs `events`"),
-        ("{argv: [a], permissions: {root: {}}}", "permission modes are"),
+        ("{argv: [a], permissions: {root: {}}}", "a mapping with keys from"),
         ("{argv: [a], stop: {signals: [KILL]}}", "unknown-value"),
     ],
 )

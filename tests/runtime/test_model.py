@@ -519,6 +519,10 @@ def test_a_cache_and_a_long_prompt_have_their_own_price() -> None:
     short, long = ({"input_tokens": count, "output_tokens": 1000} for count in (100_000, 100_001))
     assert prices.cost("claude-haiku-5-5", short) == pytest.approx(0.0105)
     assert prices.cost("claude-haiku-5-5", long) == pytest.approx(0.0525005)
+    # Cached tokens count towards the limit, and their factor applies to the input price of a long prompt.
+    assert prices.cost("claude-haiku-5-5", {**long, "cache_read_tokens": 90_000}) == pytest.approx(
+        (10_001 + 90_000 * 0.1) * 0.5 / 1e6 + 0.0025
+    )
 
 
 def test_prices_are_plausible() -> None:

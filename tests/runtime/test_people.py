@@ -186,6 +186,16 @@ def test_a_truncated_line_is_not_an_answer(project: Path, terminal: Callable[...
     child.expect('"value": "short"')
 
 
+def test_the_limit_of_a_line_counts_typed_bytes(project: Path, terminal: Callable[..., Any]) -> None:
+    """Invalid UTF-8 is replaced by longer text, which does not make the line too long."""
+    flow(project, '(string-length (ask "well?"))')
+    child = terminal("run", "flow", "--json")
+    child.expect("answer: ")
+    child.setecho(False)
+    os.write(child.child_fd, b"\xff" * 1500 + b"\r")
+    child.expect('"value": 1500')
+
+
 def test_a_question_cannot_control_the_terminal(project: Path, terminal: Callable[..., Any]) -> None:
     """Question and choices are escaped, also in `llc answer`; the answer is the original choice."""
     flow(project, r"""(ask "w\u001b]0;title\u0007hich\u001b[2J?\nx" (choices "a\u001b[32mb" "c"))""")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 
+from ....ir.results import TaskError, TaskResult, unstructure
 from ...host import clock, pipes, processes, signals, terminal
 from ...host.effect_context import TICK, Context, Interrupted, milliseconds
 from ..process import NotStarted, Runner
@@ -55,8 +56,6 @@ def perform(name: str, args: dict[str, Any], context: Context, runner: Runner) -
 
 
 def _task_result(result: dict[str, Any]) -> dict[str, Any]:
-    from ....ir.results import TaskError, TaskResult, unstructure
-
     output, code = result["output"], result["exit_code"]
     notes: dict[str, Any] = {"exit_code": code}
     if not code and "timed_out" not in result:
