@@ -9,6 +9,7 @@ import os.path
 
 from ..host import environment, files
 from ..host.errors import Failure, UserError
+from ..journal.quantities import moment_text
 from ..journal.run_folder import RunFolder
 from .run_lock import is_live
 from .runs import runs_in
@@ -89,8 +90,6 @@ def ticket_of(about: dict[str, Any]) -> int:
 
 
 def conflict_error(others: list[Holder], root: str) -> UserError:
-    from ..journal.quantities import moment_text  # only an error needs it
-
     # A running run is more relevant than a queued one.
     holder = min(others, key=lambda other: (other.is_queued, other.ticket))
     since = f", since {moment_text(holder.since)}" if holder.since else ""
