@@ -13,7 +13,7 @@ from ..host.paths import LOOPS
 from ..journal.run_folder import RunFolder
 from . import schema, segments
 from .connection import Address, Connection, connected
-from .stored_run import OUTPUTS
+from .stored_run import OUTPUTS, WORKSPACE
 
 _FIND = """
 select id, status from runs
@@ -28,10 +28,14 @@ update runs set wish = case when status = 'running' then 'stop' end, changed = n
 where id = %s and status in ('queued', 'running', 'waiting') returning status
 """
 # A person resumes the run, so it may continue on another machine. The status is checked because another
-# client may have resumed the run at the same time.
-_RESUME = (
-    "update runs set managed = true, outcome = null, machine = null where id = %s and status = 'stopped'"
-)
+# client may have resumed the run at the same time. An ended run is resumed if its files could not be pushed:
+# its journal has the end, so the worker only pushes the files again.
+_RESUME = f"""
+update runs set managed = true, outcome = null, machine = null, status = 'stopped'
+where id = %s and case status when 'stopped' then true when 'ended' then exists (
+  select 1 from documents where run = runs.id and name = '{WORKSPACE}'
+    and convert_from(data, 'UTF8')::jsonb ? 'error') else false end
+"""
 # The fork uses the files of its parent, so it inherits `machine`.
 _FORK = """
 insert into runs (id, project, program, path, labels, scope, machine, managed, status)
@@ -107,11 +111,14 @@ def _wait_for_stop(connection: Connection, run: str, deadline: float) -> str:
 
 
 def resume(url: str, target: str) -> str:
-    """Enqueue a stopped run; return its id. Raises UserError."""
+    """Enqueue a stopped run, or an ended run whose files could not be pushed; return its id.
+
+    Raises UserError.
+    """
     address = Address.parse(url)
     with connected(address) as connection:
         schema.check(connection, address)
-        matches = _find(connection, target, ("stopped",))
+        matches = _find(connection, target, ("stopped",)) or _find(connection, target, ("ended",))
         with connection.transaction():
             if matches and connection.execute(_RESUME, [matches[0]]).rowcount:
                 segments.enqueue(connection, matches[0])

@@ -263,6 +263,7 @@ class Workspace:
 
         Raises JournalError.
         """
+        self._facts.pop("error", None)  # of an earlier attempt
         try:
             final = _take(self._path, self._settings, 0)
             first = self._first

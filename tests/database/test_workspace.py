@@ -348,7 +348,7 @@ def test_hostile_rows_of_a_workspace(machines: Machines) -> None:
 
 
 def test_a_repository_that_refuses_the_result(machines: Machines) -> None:
-    """The run has ended all the same; the worker says that its files were not returned."""
+    """The run has ended; its worker names the reason, and `llc resume` pushes the files again."""
     machines.write("true", "echo new > new")
     hook = machines.origin / "hooks/pre-receive"
     hook.write_text("#!/bin/sh\necho no >&2\nexit 1\n")
@@ -357,6 +357,14 @@ def test_a_repository_that_refuses_the_result(machines: Machines) -> None:
     machines.worker(0)
     assert machines.await_status(run)["outcome"] == "success"
     postgres.until(lambda: "its files were not returned" in machines.said())
+    hook.unlink()
+    resumed = machines.llc("resume", run, "--on", machines.url)
+    assert (resumed.returncode, resumed.stdout) == (0, f"{run}\n"), resumed.stderr
+    assert machines.await_status(run)["outcome"] == "success"
+    assert machines.branch(run, "new") == "new"
+    postgres.until(lambda: f"its files are in the branch llc/{run}" in machines.said())
+    again = machines.llc("resume", run, "--on", machines.url)
+    assert (again.returncode, "is stopped in" in again.stderr) == (1, True), again.stderr
 
 
 def test_a_fork_has_the_files_of_its_point(machines: Machines) -> None:
