@@ -57,8 +57,6 @@ def check(
         dialect: dialect of the loops that name none.
     """
     paths = list(targets) or list(loop_files().values())
-    if not paths and not _has_declarations():
-        raise UserError("no-loops", f"there are no loops in {LOOPS}/", "name the files to check")
     options = compile_options().evolve(dialect=known_dialect(dialect))
     findings = [_check_target(target, options, arguments, declare) for target in dict.fromkeys(paths)]
     return findings if targets else findings + _check_declarations(findings) + _check_configuration()
@@ -68,13 +66,6 @@ def unread(findings: Sequence[Finding]) -> list[str]:
     """The sources in subfolders of `.loops/` that no checked loop uses."""
     read = {os.path.normpath(source.path) for finding in findings for source in finding.sources}
     return [path for path in files_below() if path not in read]
-
-
-def _has_declarations() -> bool:
-    """Whether the project declares tools or tasks."""
-    from ...frontend.tasks.registry import project_files
-
-    return bool(project_files(LOOPS))
 
 
 def _check_configuration() -> list[Finding]:
@@ -87,9 +78,14 @@ def _check_configuration() -> list[Finding]:
 
 
 def _check_declarations(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings for the files that declare tools and tasks, without the diagnostics in `findings`."""
-    from ...frontend.tasks.registry import read_project
+    """Findings for the files that declare tools and tasks, without the diagnostics in `findings`.
 
+    findings: those for the loops. Raises UserError if there are neither loops nor such files.
+    """
+    from ...frontend.tasks.registry import project_files, read_project
+
+    if not findings and not project_files(LOOPS):
+        raise UserError("no-loops", f"there are no loops in {LOOPS}/", "name the files to check")
     reported = {diagnostic for finding in findings for diagnostic in finding.diagnostics}
     declarations = read_project(LOOPS)
     by_path: dict[str, list[Diagnostic]] = {}
