@@ -36,10 +36,10 @@ states:
     action: "Deploy?"
     action_type: ask
     choices: [yes, no, not now]
-    capture: said
+    capture: reply
     route: {yes: go, no: done, not now: done}
   go:
-    action: "echo ${captured.said.output} > went"
+    action: "echo ${captured.reply.output} > went"
     next: done
   done:
     terminal: true
@@ -61,7 +61,7 @@ def flow(project: Path, text: str) -> None:
     (project / ".loops" / "flow.sexp").write_text(text)
 
 
-def llc_(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+def run_llc(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
     if not more:
         return fork_server.programs().run(*words)
     return subprocess.run(
@@ -85,15 +85,15 @@ def start(*words: str) -> subprocess.Popen[str]:
     )
 
 
-def asked(count: int = 1) -> list[dict[str, Any]]:
-    """What is asked here, once there are so many questions."""
+def wait_for_questions(count: int = 1) -> list[dict[str, Any]]:
+    """Wait until this number of questions is open; returns the questions."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        found = [question.to_json() for question in answering.questions(None)]
-        if len(found) == count:
-            return found
+        questions = [question.to_json() for question in answering.questions(None)]
+        if len(questions) == count:
+            return questions
         time.sleep(0.05)
-    raise AssertionError(f"{count} questions were awaited: {found}")
+    raise AssertionError(f"expected {count} questions: {questions}")
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def terminal() -> Iterator[Callable[..., Any]]:
         child.close(force=True)
 
 
-# --- in the terminal ----------------------------------------------------------------------------
+# --- in a terminal ------------------------------------------------------------------------------
 
 
 def test_an_answer_is_typed(project: Path, terminal: Callable[..., Any]) -> None:
@@ -154,7 +154,7 @@ def test_a_question_in_a_terminal_can_be_answered_from_elsewhere(
     """`llc answer` ends the wait."""
     child = terminal("run", "confirm")
     child.expect("not now: ")
-    assert llc_("answer", "confirm", "yes").returncode == 0
+    assert run_llc("answer", "confirm", "yes").returncode == 0
     child.expect("yes .answered from elsewhere")
     child.expect("Loop completed")
 
@@ -168,7 +168,7 @@ def test_an_empty_line_selects_the_default(project: Path, terminal: Callable[...
     child.expect("answer: ")
     child.sendeof()
     child.expect("to answer: llc answer flow-")
-    assert llc_("answer", "flow", " y ").returncode == 0
+    assert run_llc("answer", "flow", " y ").returncode == 0
     child.expect('"value": ."x", "y"')
 
 
@@ -201,7 +201,7 @@ def test_a_question_cannot_control_the_terminal(project: Path, terminal: Callabl
     flow(project, r"""(ask "w\u001b]0;title\u0007hich\u001b[2J?\nx" (choices "a\u001b[32mb" "c"))""")
     child = terminal("run", "flow", "--json")
     child.expect("ab / c: ")
-    shown = child.before + llc_("answer").stdout + llc_("status", "flow").stdout
+    shown = child.before + run_llc("answer").stdout + run_llc("status", "flow").stdout
     assert "which?" in shown
     assert not {"\x07", "\x1b[2J", "\x1b[32m"} & set(re.findall(r"\x07|\x1b\[2J|\x1b\[32m", shown))
     child.send("1\r")
@@ -218,24 +218,24 @@ def test_concurrent_questions_use_the_terminal_in_turn(project: Path, terminal: 
     child.expect('"value": ."one", "two"')
 
 
-# --- from elsewhere -----------------------------------------------------------------------------
+# --- by `llc answer` ----------------------------------------------------------------------------
 
 
 def test_a_run_without_a_terminal_waits_for_llc_answer(project: Path) -> None:
     """The question is listed, an invalid answer refused, a valid answer accepted once."""
     run = start("confirm")
-    (question,) = asked()
+    (question,) = wait_for_questions()
     assert (question["text"], question["choices"]) == ("Deploy?", ["yes", "no", "not now"])
     assert (question["state"], question["running"]) == ("ask", True)
-    assert "Deploy?" in llc_("status", "confirm").stdout
-    refused = llc_("answer", "confirm", "maybe")
+    assert "Deploy?" in run_llc("status", "confirm").stdout
+    refused = run_llc("answer", "confirm", "maybe")
     assert refused.returncode == 2
     assert "error[bad-answer]" in refused.stderr
     assert "not one of the choices" in refused.stderr
-    assert llc_("answer", "confirm", "yes").stdout.startswith("answered confirm-")
-    told, _ = run.communicate(timeout=20)
-    assert json.loads(told)["status"] == "success"
-    late = llc_("answer", "confirm", "yes")
+    assert run_llc("answer", "confirm", "yes").stdout.startswith("answered confirm-")
+    output, _ = run.communicate(timeout=20)
+    assert json.loads(output)["status"] == "success"
+    late = run_llc("answer", "confirm", "yes")
     assert late.returncode == 1
     assert "has ended" in late.stderr
 
@@ -243,16 +243,16 @@ def test_a_run_without_a_terminal_waits_for_llc_answer(project: Path) -> None:
 def test_an_answer_given_while_the_run_is_dead_is_found_on_resume(project: Path) -> None:
     """After kill -9 at a question the run asks again unless an answer exists."""
     run = start("confirm")
-    asked()
+    wait_for_questions()
     run.send_signal(signal.SIGKILL)
     run.communicate()
-    (question,) = asked()
+    (question,) = wait_for_questions()
     assert question["running"] is False
-    assert "llc resume" in llc_("answer", "confirm", "yes").stdout
-    twice = llc_("answer", "confirm", "no")
+    assert "llc resume" in run_llc("answer", "confirm", "yes").stdout
+    twice = run_llc("answer", "confirm", "no")
     assert "error[nothing-asked]" in twice.stderr
     assert "has no open question" in twice.stderr
-    resumed = llc_("resume", "confirm", "--json")
+    resumed = run_llc("resume", "confirm", "--json")
     assert json.loads(resumed.stdout)["status"] == "success"
     assert (project / "went").read_text() == "yes\n"
 
@@ -260,16 +260,16 @@ def test_an_answer_given_while_the_run_is_dead_is_found_on_resume(project: Path)
 def test_a_killed_run_asks_again(project: Path) -> None:
     """Also with the policy `fail` for effects in doubt: asking again has no side effects."""
     run = start("confirm")
-    asked()
+    wait_for_questions()
     run.kill()
     run.communicate()
     again = subprocess.Popen(
         [sys.executable, "-m", "llc", "resume", "confirm", "--on-unknown", "fail"], stdin=subprocess.DEVNULL
     )
     end = time.monotonic() + 60
-    while not any(question["running"] for question in asked()) and time.monotonic() < end:
+    while not any(question["running"] for question in wait_for_questions()) and time.monotonic() < end:
         time.sleep(0.05)
-    llc_("answer", "confirm", "no")
+    run_llc("answer", "confirm", "no")
     assert again.wait(20) == 0
 
 
@@ -277,19 +277,19 @@ def test_one_of_several_questions_must_be_named(project: Path) -> None:
     """`--question` selects one; without it the answer is refused and the questions are listed."""
     flow(project, """(parallel-map (ask (string-append item "?")) '("a" "b"))""")
     run = start("flow")
-    first, second = asked(2)
-    unclear = llc_("answer", "flow", "x")
+    first, second = wait_for_questions(2)
+    unclear = run_llc("answer", "flow", "x")
     assert "error[several-questions]: 2 open questions" in unclear.stderr
     for question, text in ((second, "two"), (first, "one")):
-        assert llc_("answer", "flow", text, "-q", str(question["question"])).returncode == 0
-    told, _ = run.communicate(timeout=20)
-    assert json.loads(told)["value"] == ["one", "two"]
+        assert run_llc("answer", "flow", text, "-q", str(question["question"])).returncode == 0
+    output, _ = run.communicate(timeout=20)
+    assert json.loads(output)["value"] == ["one", "two"]
 
 
 def test_only_the_first_answer_counts(project: Path) -> None:
     """The answer file is created exclusively, so a run gets one answer."""
     run = start("confirm")
-    asked()
+    wait_for_questions()
     question = answering.find_question("confirm", None)
     os.kill(run.pid, signal.SIGSTOP)
     wait_suspended(run.pid)
@@ -306,13 +306,13 @@ def test_concurrent_answers(project: Path) -> None:
     """One process reports success, the other a refusal; the run has the first answer."""
     flow(project, '(ask "well?")')
     run = start("flow")
-    asked()
+    wait_for_questions()
     command = [sys.executable, "-m", "llc", "answer", "flow"]
     both = [subprocess.Popen([*command, text], stderr=subprocess.DEVNULL) for text in ("one", "two")]
     codes = [answer.wait(30) for answer in both]
     assert sorted(codes) == [0, 1]
-    told, _ = run.communicate(timeout=20)
-    assert json.loads(told)["value"] == ("one", "two")[codes.index(0)]
+    output, _ = run.communicate(timeout=20)
+    assert json.loads(output)["value"] == ("one", "two")[codes.index(0)]
 
 
 def test_questions_take_no_slot_of_the_pool(project: Path) -> None:
@@ -328,40 +328,40 @@ def test_questions_take_no_slot_of_the_pool(project: Path) -> None:
         """,
     )
     run = start("flow", "--jobs", "1")
-    asked(2)
+    wait_for_questions(2)
     end = time.monotonic() + 60
     while not (project / "done").exists() and time.monotonic() < end:
         time.sleep(0.02)
     assert (project / "done").exists()
-    for question in asked(2):
-        llc_("answer", "flow", "ok", "-q", str(question["question"]))
-    told, _ = run.communicate(timeout=20)
-    assert json.loads(told)["value"] == ["ok", "ok", 0]
+    for question in wait_for_questions(2):
+        run_llc("answer", "flow", "ok", "-q", str(question["question"]))
+    output, _ = run.communicate(timeout=20)
+    assert json.loads(output)["value"] == ["ok", "ok", 0]
 
 
-# --- time ---------------------------------------------------------------------------------------
+# --- timeouts -----------------------------------------------------------------------------------
 
 
 def test_a_question_takes_its_default_after_the_timeout(project: Path) -> None:
     """In a run without a terminal."""
     flow(project, '(ask "well?" (choices "a" "b") (default "b") (timeout 0.3))')
-    told, _ = start("flow").communicate(timeout=20)
-    assert json.loads(told)["value"] == "b"
+    output, _ = start("flow").communicate(timeout=20)
+    assert json.loads(output)["value"] == "b"
 
 
 def test_a_question_without_a_default_times_out_with_a_fault(project: Path) -> None:
     """The fault kind is `timeout`."""
     flow(project, '(try (ask "well?" (timeout 0.1)) (catch e (get e "kind")))')
-    told, _ = start("flow").communicate(timeout=20)
-    assert json.loads(told)["value"] == "timeout"
+    output, _ = start("flow").communicate(timeout=20)
+    assert json.loads(output)["value"] == "timeout"
 
 
 def test_the_loop_timeout_comes_before_a_default(project: Path) -> None:
     """The loop ends by its timeout; the default is not used as an answer."""
-    text = CONFIRM.replace("    capture: said\n", "    default: yes\n    capture: said\n")
+    text = CONFIRM.replace("    capture: reply\n", "    default: yes\n    capture: reply\n")
     (project / ".loops" / "confirm.yaml").write_text(text + "timeout: 0.3\n")
-    told, _ = start("confirm").communicate(timeout=20)
-    assert json.loads(told)["terminated_by"] == "timeout"
+    output, _ = start("confirm").communicate(timeout=20)
+    assert json.loads(output)["terminated_by"] == "timeout"
     assert not (project / "went").exists()
 
 
@@ -375,13 +375,13 @@ def test_a_question_without_terminal_and_run_is_a_fault() -> None:
 @pytest.mark.parametrize("words", [("run", "confirm"), ("batch", "confirm")])
 def test_without_input_a_question_is_an_error(project: Path, words: tuple[str, ...]) -> None:
     """`--no-input` does not wait for ever; a default is used as the answer."""
-    done = llc_(*words, "--no-input", timeout=30)
+    done = run_llc(*words, "--no-input", timeout=30)
     assert done.returncode == 1
-    told = done.stderr if words[0] == "run" else llc_("logs", "confirm").stdout
-    assert "no person can be asked: the run was started with `--no-input`; give the question a" in told
-    text = CONFIRM.replace("    capture: said\n", "    default: yes\n    capture: said\n")
+    output = done.stderr if words[0] == "run" else run_llc("logs", "confirm").stdout
+    assert "no person can be asked: the run was started with `--no-input`; give the question a" in output
+    text = CONFIRM.replace("    capture: reply\n", "    default: yes\n    capture: reply\n")
     (project / ".loops" / "confirm.yaml").write_text(text)
-    assert llc_(*words, "--no-input", timeout=30).returncode == 0
+    assert run_llc(*words, "--no-input", timeout=30).returncode == 0
     assert (project / "went").read_text() == "yes\n"
 
 
@@ -390,7 +390,7 @@ def test_without_input_a_terminal_asks_nothing(project: Path, terminal: Callable
     assert exit_code(terminal("run", "confirm", "--no-input")) == 1
 
 
-# --- what is written ----------------------------------------------------------------------------
+# --- checks of questions ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -448,8 +448,8 @@ def _source(text: str) -> Any:
     [
         (("choices: [yes, no, not now]", "choices: [yes, yes]"), "repeated-choice"),
         (("choices: [yes, no, not now]", "choices: [yes, error]"), "bad-choice"),
-        (("capture: said", "default: maybe"), "unknown-choice"),
-        (("capture: said", "on_unknown: fail"), "unused-key"),
+        (("capture: reply", "default: maybe"), "unknown-choice"),
+        (("capture: reply", "on_unknown: fail"), "unused-key"),
         (("route: {yes: go, no: done, not now: done}", "route: {yes: go, no: done}"), "unrouted-verdict"),
         (("route: {yes: go,", "route: {yes: go, yeah: go,"), "unknown-verdict"),
     ],
@@ -457,7 +457,7 @@ def _source(text: str) -> Any:
 def test_a_state_that_asks_is_checked(change: tuple[str, str], finding: str) -> None:
     """The choices of its question are its verdicts."""
     try:
-        found = compile_text(CONFIRM.replace(*change)).diagnostics
+        diagnostics = compile_text(CONFIRM.replace(*change)).diagnostics
     except CompileError as error:
-        found = tuple(error.diagnostics)
-    assert finding in [diagnostic.id for diagnostic in found]
+        diagnostics = tuple(error.diagnostics)
+    assert finding in [diagnostic.id for diagnostic in diagnostics]

@@ -1,4 +1,4 @@
-"""Progress of a run, read from its notes: one loop, sub-loops, concurrent loops, after a fault."""
+"""Progress of a run, computed from its notes: one loop, inner loops, concurrent loops, after a fault."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ def enter(state: str, iteration: int, loop: str | None = None) -> Note:
 
 
 def places(*notes: Note) -> list[tuple[str | None, int]]:
-    """Where the run is after each note."""
+    """The place of the run after each note."""
     progress = Progress()
-    found = []
+    seen = []
     for kind, fields in notes:
         progress.note(kind, fields)
-        found.append(progress.place)
-    return found
+        seen.append(progress.place)
+    return seen
 
 
-def test_a_loop_within_has_its_own_place() -> None:
-    """Its state with its name and its iteration; then again those of what is around it."""
+def test_an_inner_loop_has_its_own_place() -> None:
+    """Its state has the name of the loop and its iteration; after the loop the place is that of the outer
+    loop.
+    """
     assert places(
         ("loop_start", {"loop": "outer"}),
         enter("go", 7),
@@ -50,8 +52,8 @@ def test_a_loop_within_has_its_own_place() -> None:
     ]
 
 
-def test_a_loop_that_a_fault_ended_is_over() -> None:
-    """It says nothing any more; what is around it does."""
+def test_a_loop_ended_by_a_fault_is_left() -> None:
+    """The next note of the outer loop gives the place."""
     assert places(enter("go", 3), enter("a", 1, "inner"), ("route", {"from": "go", "to": "b"})) == [
         ("go", 3),
         ("inner/a", 1),
@@ -59,8 +61,8 @@ def test_a_loop_that_a_fault_ended_is_over() -> None:
     ]
 
 
-def test_loops_side_by_side_take_turns() -> None:
-    """The place is that of the loop last heard of that is not over."""
+def test_concurrent_loops_take_turns() -> None:
+    """The place is that of the last note of an unfinished loop."""
     assert places(
         enter("x", 1, "a"),
         enter("y", 2, "b"),
@@ -81,13 +83,13 @@ NOTES = st.lists(
 
 
 @given(NOTES, NOTES)
-def test_progress_goes_on_from_its_data(before: list[Note], after: list[Note]) -> None:
-    """As a checkpoint keeps it: through JSON, it is the same progress."""
+def test_progress_is_restored_from_json(before: list[Note], after: list[Note]) -> None:
+    """Later notes have the same effect as without a checkpoint."""
     progress = Progress()
     for note in before:
         progress.note(*note)
-    again = Progress.from_data(json.loads(json.dumps(progress.to_data())))
+    restored = Progress.from_data(json.loads(json.dumps(progress.to_data())))
     for note in after:
         progress.note(*note)
-        again.note(*note)
-    assert again.to_data() == progress.to_data()
+        restored.note(*note)
+    assert restored.to_data() == progress.to_data()

@@ -20,7 +20,7 @@ states:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two projects and a folder of neither, below a home folder."""
+    """Two projects and a folder outside of projects, in a home folder."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for project in ("one", "two"):
         (tmp_path / project / ".loops").mkdir(parents=True)
@@ -53,8 +53,8 @@ def test_a_project_is_found_from_its_sub_folders(home: Path, words: tuple[str, .
     assert row["program"] == "where"
 
 
-def test_a_folder_can_be_given(home: Path) -> None:
-    """`-C DIR` comes first, whatever the subcommand; also a sub-folder of the project."""
+def test_the_option_directory_selects_the_project(home: Path) -> None:
+    """`-C DIR` precedes the subcommand; the folder may be a sub-folder of a project."""
     assert place_of(llc(home, "-C", "one", "run", "where")) == str(home / "one")
     assert place_of(llc(home, "--directory=two/sub", "where")) == str(home / "two")
     refused = llc(home, "-C", "three", "list")
@@ -64,14 +64,14 @@ def test_a_folder_can_be_given(home: Path) -> None:
 
 
 def test_a_loop_by_its_path_runs_in_its_project(home: Path) -> None:
-    """From another project, and from a folder of none."""
+    """From another project and from a folder outside of projects."""
     path = os.path.join("..", "two", ".loops", "where.yaml")
     assert place_of(llc(home / "one", "run", path)) == str(home / "two")
     assert place_of(llc(home / "none", "run", path)) == str(home / "two")
     assert not (home / "one" / ".loops" / ".history").exists()
 
 
-def test_a_loop_outside_of_projects_runs_where_it_was_called(home: Path) -> None:
+def test_a_loop_outside_of_projects_runs_in_the_project_of_the_caller(home: Path) -> None:
     (home / "none" / "where.yaml").write_text(LOOP)
     path = str(home / "none" / "where.yaml")
     assert place_of(llc(home / "one" / "sub", "run", path)) == str(home / "one")
@@ -79,7 +79,7 @@ def test_a_loop_outside_of_projects_runs_where_it_was_called(home: Path) -> None
     assert place_of(llc(home / "other", "run", path)) == str(home / "other")
 
 
-def test_paths_are_those_of_the_folder_of_the_call(home: Path) -> None:
+def test_paths_are_relative_to_the_working_folder(home: Path) -> None:
     """Sources, outputs and worlds, relative or absolute."""
     sub = home / "one" / "sub"
     (sub / "world.yaml").write_text('rules:\n  - {state: look, output: "scripted\\n"}\n')
@@ -92,8 +92,8 @@ def test_paths_are_those_of_the_folder_of_the_call(home: Path) -> None:
     assert (sub / "schema.json").exists()
 
 
-def test_the_home_folder_is_a_project_only_for_those_in_it(home: Path) -> None:
-    """A `.loops` there does not take the runs of all folders below it."""
+def test_the_home_folder_is_a_project_only_inside_it(home: Path) -> None:
+    """A `.loops` of the home folder does not make projects of all folders below it."""
     (home / ".loops").mkdir()
     (home / ".loops" / "where.yaml").write_text(LOOP)
     refused = llc(home / "none", "run", "where")
@@ -102,16 +102,16 @@ def test_the_home_folder_is_a_project_only_for_those_in_it(home: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
-def test_the_project_of_another_user_is_not_taken_by_chance(home: Path) -> None:
-    """Its settings may name any program; `-C` says that it is meant."""
+def test_the_project_of_another_user_is_not_selected_automatically(home: Path) -> None:
+    """Its configuration may name any program; `-C` selects it explicitly."""
     project = home / "one"
     os.chown(project / ".loops", 12345, 12345)
     assert llc(project / "sub", "run", "where").returncode == 2
     assert place_of(llc(home, "-C", "one", "run", "where")) == str(project)
 
 
-def test_words_are_completed_from_sub_folders(home: Path) -> None:
-    """Loops of the project, and paths from here."""
+def test_completion_works_in_sub_folders(home: Path) -> None:
+    """Loops of the project, and paths relative to the working folder."""
     sub = home / "one" / "sub"
     (sub / "own.yaml").write_text(LOOP)
     for start, wanted in (("w", ["where"]), ("o", ["own.yaml"])):

@@ -1,4 +1,4 @@
-"""`llc report`: the report model agrees with the journal and the recorded machine."""
+"""`llc report`: the report model agrees with the journal and with the recorded machine."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ CALLS = """
 """
 
 
-def run(llc: Llc, project_dir: Path, text: str, name: str = "steps", suffix: str = "yaml") -> str:
-    (project_dir / ".loops" / f"{name}.{suffix}").write_text(text)
-    result = llc("run", name, "--json")
-    found: str = json.loads(result.stdout)["run"]
-    return found
+def run(llc: Llc, project_dir: Path, text: str, loop: str = "steps", suffix: str = "yaml") -> str:
+    (project_dir / ".loops" / f"{loop}.{suffix}").write_text(text)
+    result = llc("run", loop, "--json")
+    name: str = json.loads(result.stdout)["run"]
+    return name
 
 
 def data_of(target: str, **options: Any) -> dict[str, Any]:
     with RunModel(find_run(target), **options) as model:
-        found = model.update(is_last=True)
-    found["values"] = [json.loads(value) for value in found["values"]]
-    return found
+        data = model.update(is_last=True)
+    data["values"] = [json.loads(value) for value in data["values"]]
+    return data
 
 
-def apply(data: dict[str, Any], position: int) -> list[tuple[str, str, dict[str, Any]]]:
-    """The slots at a position, as a page computes them."""
+def slots_at(data: dict[str, Any], position: int) -> list[tuple[str, str, dict[str, Any]]]:
+    """The frames with their slots at a position, computed as on the page."""
     steps = data["steps"]
     begin = max(at for at in range(position + 1) if "frames" in steps[at])
     frames = [(name, state, dict(slots)) for name, state, slots in steps[begin]["frames"]]
@@ -80,8 +80,10 @@ def apply(data: dict[str, Any], position: int) -> list[tuple[str, str, dict[str,
 
 
 @pytest.mark.parametrize(("text", "suffix"), [(STEPS, "yaml"), (CALLS, "sexp")])
-def test_every_position_is_the_machine_s(llc: Llc, project_dir: Path, text: str, suffix: str) -> None:
-    """The deltas give at each position the slots that `llc trace` shows there."""
+def test_slots_of_every_position_are_those_of_the_machine(
+    llc: Llc, project_dir: Path, text: str, suffix: str
+) -> None:
+    """The deltas give the slots that `llc trace` shows at each position."""
     name = run(llc, project_dir, text, suffix=suffix)
     data = data_of(name)
     files = find_run(name)
@@ -91,7 +93,7 @@ def test_every_position_is_the_machine_s(llc: Llc, project_dir: Path, text: str,
     assert len(data["steps"]) == len(points) > 4
     for number, point in enumerate(points):
         expected = [(frame.function, frame.state, frame.slots) for frame in point.frames]
-        assert apply(data, number) == expected
+        assert slots_at(data, number) == expected
         if point.result is not None:
             assert point.asked is not None
             assert data["steps"][number]["seq"] == point.asked.seq
@@ -105,7 +107,7 @@ def lanes_of(data: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def test_agents_and_inner_loops_have_lanes(llc: Llc, project_dir: Path) -> None:
-    """Effects of an agent are in the lane of that agent, others in that of the loop that asks for them."""
+    """Effects of an agent are in its lane, others in the lane of the loop that requests them."""
     (project_dir / ".loops" / "config.yaml").write_text("agents: {helper: {argv: [cat]}}\n")
     (project_dir / ".loops" / "inner.yaml").write_text(
         "name: inner\ninitial: one\nstates:\n  one: {action: 'true', next: done}\n  done: {terminal: true}\n"
@@ -136,12 +138,12 @@ def test_agents_and_inner_loops_have_lanes(llc: Llc, project_dir: Path) -> None:
 
 
 def test_a_strand_stays_in_its_lane(llc: Llc, project_dir: Path) -> None:
-    """Of calls side by side each has a lane, also while the run is read line by line."""
+    """Each of several concurrent calls has a lane, also when the journal is read line by line."""
     calls = CALLS.replace("(list 1 5)", "(list 1 5 9)")
-    whole = data_of(run(llc, project_dir, calls, suffix="sexp"))
-    assert whole["lanes"] == ["program", "strand 2", "strand 3"]
+    complete = data_of(run(llc, project_dir, calls, suffix="sexp"))
+    assert complete["lanes"] == ["program", "strand 2", "strand 3"]
     lanes: dict[str, set[int]] = {}
-    for step in whole["steps"][:-1]:
+    for step in complete["steps"][:-1]:
         lanes.setdefault(str(step["items"]), set()).add(step.get("lane", 0))
     assert sorted(lanes) == ["[0]", "[1]", "[2]"]
     assert sorted(map(len, lanes.values())) == [1, 1, 1]
@@ -156,11 +158,10 @@ def test_a_strand_stays_in_its_lane(llc: Llc, project_dir: Path) -> None:
                 file.write(line)
             update = model.update()
             steps[update["from"] :] = update["steps"]
-    assert lanes_of({"steps": steps, "lanes": update["lanes"]}) == lanes_of(whole)
+    assert lanes_of({"steps": steps, "lanes": update["lanes"]}) == lanes_of(complete)
 
 
 def test_steps_have_output_verdict_and_route(llc: Llc, project_dir: Path) -> None:
-    """What an effect gave and what followed is on its step."""
     data = data_of(run(llc, project_dir, STEPS))
     first = data["steps"][0]
     assert data["values"][first["result"]]["output"] == "\x1b[31mattempt 1\x1b[0m"
@@ -178,10 +179,10 @@ def test_steps_have_output_verdict_and_route(llc: Llc, project_dir: Path) -> Non
     assert [nodes[step["node"]] for step in data["steps"]] == [step["state"] for step in data["steps"]]
 
 
-def test_a_live_run_is_given_in_parts(llc: Llc, project_dir: Path) -> None:
-    """Updates after any number of lines of the journal amount to the whole."""
+def test_updates_of_a_live_run_add_up_to_the_complete_run(llc: Llc, project_dir: Path) -> None:
+    """Updates after each line of the journal."""
     name = run(llc, project_dir, STEPS)
-    whole = data_of(name)
+    complete = data_of(name)
     files = find_run(name)
     lines = Path(files.journal).read_bytes().splitlines(keepends=True)
     Path(files.journal).write_bytes(lines[0])
@@ -197,14 +198,14 @@ def test_a_live_run_is_given_in_parts(llc: Llc, project_dir: Path) -> None:
             steps[update["from"] :] = update["steps"]
             values += [json.loads(value) for value in update["values"]]
     parts = {"steps": steps, "values": values}
-    assert len(steps) == len(whole["steps"])
-    for number, (one, other) in enumerate(zip(steps, whole["steps"], strict=True)):
+    assert len(steps) == len(complete["steps"])
+    for number, (one, other) in enumerate(zip(steps, complete["steps"], strict=True)):
         assert one.get("subject") == other.get("subject")
-        assert apply(parts, number) == apply(whole, number)
+        assert slots_at(parts, number) == slots_at(complete, number)
 
 
 def test_the_command_writes_one_file(llc: Llc, project_dir: Path) -> None:
-    """The page is named after the run and loads nothing."""
+    """The page is named after the run and loads no other file."""
     name = run(llc, project_dir, STEPS)
     result = llc("report", "steps")
     assert (result.returncode, result.stdout) == (0, f"{name}.html\n")
@@ -213,10 +214,10 @@ def test_the_command_writes_one_file(llc: Llc, project_dir: Path) -> None:
     assert not re.search(r"(src|href)=\"(?!#)", page)
 
 
-def test_the_page_is_written_where_the_command_is_given(
+def test_the_page_is_written_to_the_working_folder(
     llc: Llc, project_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a folder of a project, too; and `--open` says where it is if no browser can be started."""
+    """Also in a sub-folder of a project; `--open` names the file if no browser can be started."""
     name = run(llc, project_dir, STEPS)
     (project_dir / "sub").mkdir()
     monkeypatch.chdir(project_dir / "sub")
@@ -229,14 +230,16 @@ def test_the_page_is_written_where_the_command_is_given(
     assert {path.name for path in (project_dir / "sub").iterdir()} == {f"{name}.html", "x.html"}
 
 
-# --- all that was ever recorded -------------------------------------------------------------------
+# --- runs of earlier versions and damage ----------------------------------------------------------
 
 JOURNALS = sorted((Path(__file__).parents[1] / "journals").glob("*.*/*/*/*-*"))
 
 
 @pytest.mark.parametrize("folder", JOURNALS, ids=[f"{path.parts[-3]}/{path.name}" for path in JOURNALS])
 def test_every_recorded_run_has_a_report(llc: Llc, project_dir: Path, folder: Path) -> None:
-    """Crashed, damaged, resumed, forked, of agents: every effect is there, in the order of the results."""
+    """Crashed, damaged, resumed and forked runs and runs of agents have all effects, in the order of the
+    results.
+    """
     result = llc("report", str(folder), "--format", "json", RECORD_API_KEY="sesame-0123456789")
     assert result.returncode == 0, result.stderr
     assert "sesame" not in result.stdout
@@ -250,11 +253,11 @@ def test_every_recorded_run_has_a_report(llc: Llc, project_dir: Path, folder: Pa
     )
     assert shown >= 1
     for number in range(len(data["steps"])):
-        apply(data, number)
+        slots_at(data, number)
 
 
-def test_damage_and_lost_programs_are_said(llc: Llc, project_dir: Path) -> None:
-    """What is sound is shown; without the program there are no slots."""
+def test_damage_and_lost_programs_are_reported(llc: Llc, project_dir: Path) -> None:
+    """Intact parts are shown; without the program there are no slots."""
     name = run(llc, project_dir, STEPS)
     journal = project_dir / ".loops" / ".history" / name / "steps.events.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True)
@@ -264,7 +267,7 @@ def test_damage_and_lost_programs_are_said(llc: Llc, project_dir: Path) -> None:
     assert any("damaged" in note for note in data["run"]["notes"])
     assert [step["seq"] for step in data["steps"] if "result" in step] == [1, 2, 4, 5]
     assert any(mark["kind"] == "damage" for mark in data["run"]["marks"])
-    apply(data, 2)
+    slots_at(data, 2)
     journal.write_bytes(b"".join(lines))
     (journal.parent / "program.llb").unlink()
     (project_dir / ".loops" / "steps.yaml").unlink()
@@ -275,8 +278,7 @@ def test_damage_and_lost_programs_are_said(llc: Llc, project_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("end", [b"", b"x", b'{"event":"run_start"}\n', b"\xff\xfe\0\n" * 3])
-def test_a_journal_that_is_none(llc: Llc, project_dir: Path, end: bytes) -> None:
-    """No traceback, whatever the file holds."""
+def test_a_malformed_journal_causes_no_traceback(llc: Llc, project_dir: Path, end: bytes) -> None:
     folder = project_dir / ".loops" / ".history" / "odd-20240115-103000-0000"
     folder.mkdir(parents=True)
     (folder / "odd.events.jsonl").write_bytes(end)
@@ -285,8 +287,8 @@ def test_a_journal_that_is_none(llc: Llc, project_dir: Path, end: bytes) -> None
     assert "Traceback" not in result.stderr
 
 
-def test_a_run_that_is_active(llc: Llc, project_dir: Path) -> None:
-    """It is running, with the effect that is not finished; killed, it crashed and can be resumed."""
+def test_an_active_run_has_a_report(llc: Llc, project_dir: Path) -> None:
+    """It is running and has a pending effect; after a kill it crashed and can be resumed."""
     (project_dir / ".loops" / "wait.yaml").write_text(
         "name: wait\ninitial: first\nstates:\n  first: {action: 'echo one', next: second}\n"
         "  second: {action: 'touch here; until [ -e go ]; do sleep 0.02; done', next: done}\n"
@@ -301,18 +303,18 @@ def test_a_run_that_is_active(llc: Llc, project_dir: Path) -> None:
             "running",
             "wait is running in `second` after 1 effect in 1 iteration.",
         )
-        # The axis ends now, and so does the bar of what is not finished.
+        # The time axis and the bar of the pending effect end now.
         end = data["axis"][-1][1]
         assert end > data["pending"][0]["start"]
         wait_for(lambda: data_of("wait")["axis"][-1][1] > end)
         assert [(step["kind"], step["state"]) for step in data["pending"]] == [("shell", "second")]
         assert data["steps"][-1]["state"] == "second"
-        assert len(apply(data, 1)) == 1
+        assert len(slots_at(data, 1)) == 1
     finally:
         process.kill()
         process.wait()
     (project_dir / "go").touch()
-    # The keeper of its action has its lock until the action has ended.
+    # The keeper of the action holds the lock of the run until the action has ended.
     wait_for(lambda: data_of("wait")["run"]["sentence"].endswith("it can be resumed."))
     assert llc("resume", "wait").returncode == 0
     data = data_of("wait")
@@ -320,8 +322,8 @@ def test_a_run_that_is_active(llc: Llc, project_dir: Path) -> None:
     assert [mark["kind"] for mark in data["run"]["marks"]] == ["resumed", "end"]
 
 
-def test_time_that_passes_is_an_update(llc: Llc, project_dir: Path) -> None:
-    """Without an event only the header and the axis are sent, not steps that are as before."""
+def test_elapsed_time_is_an_update(llc: Llc, project_dir: Path) -> None:
+    """Without a new event an update has only the header and the axis, no steps."""
     (project_dir / ".loops" / "wait.yaml").write_text(
         "name: wait\ninitial: first\nstates:\n  first: {action: 'true', next: second}\n"
         "  second: {action: 'touch here; until [ -e go ]; do sleep 0.02; done', next: done}\n"
@@ -331,11 +333,11 @@ def test_time_that_passes_is_an_update(llc: Llc, project_dir: Path) -> None:
     try:
         wait_for((project_dir / "here").exists)
         with RunModel(find_run("wait")) as model:
-            begun = model.update()["axis"][-1][1]
+            first_end = model.update()["axis"][-1][1]
 
             def is_only_later() -> bool:
                 update = model.update()
-                is_later = update["axis"][-1][1] > begun and update["pending"] != []
+                is_later = update["axis"][-1][1] > first_end and update["pending"] != []
                 return is_later and update["steps"] == [] and update["from"] == 2
 
             wait_for(is_only_later)
@@ -345,7 +347,7 @@ def test_time_that_passes_is_an_update(llc: Llc, project_dir: Path) -> None:
 
 
 def test_updates_follow_a_run_to_its_end(llc: Llc, project_dir: Path) -> None:
-    """Its folder moves to the history; large outputs are found there."""
+    """After the run's folder moved to the history, large outputs are read from there."""
     (project_dir / ".loops" / "grow.yaml").write_text(
         "name: grow\ninitial: first\nstates:\n"
         "  first: {action: 'touch here; until [ -e go ]; do sleep 0.02; done', next: second}\n"
@@ -368,18 +370,18 @@ def test_updates_follow_a_run_to_its_end(llc: Llc, project_dir: Path) -> None:
     values = first["values"] + more["values"]
     assert values[more["steps"][1]["result"]]["output"].endswith("\n20000\n")
     assert (more["run"]["status"], more["pending"]) == ("success", [])
-    assert apply({"steps": more["steps"], "values": values}, 1)[0][2]["state"] == "second"
+    assert slots_at({"steps": more["steps"], "values": values}, 1)[0][2]["state"] == "second"
 
 
 def wait_for(condition: Callable[[], object]) -> None:
     end = time.monotonic() + 120
     while not condition():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < end, "the condition did not become true"
         time.sleep(0.02)
 
 
-def test_changes_of_files_are_on_their_step(llc: Llc, project_dir: Path) -> None:
-    """The difference that `llc diff` shows of the step; it stays masked, and goes with `--no-outputs`."""
+def test_a_step_has_its_file_changes(llc: Llc, project_dir: Path) -> None:
+    """The diff is that of `llc diff` for the step, and `--no-outputs` omits it."""
     subprocess.run(["git", "init", "-q"], check=True)
     (project_dir / ".loops" / "config.yaml").write_text("record_files: all\n")
     name = run(llc, project_dir, STEPS.replace("touch half;", "touch half; echo precious > kept;"))
@@ -416,32 +418,32 @@ JUNK: list[Any] = [
 ]
 
 
-def changed(chance: random.Random, value: Any) -> Any:
-    """The value with something in it replaced by junk."""
-    if isinstance(value, dict) and value and chance.random() < 0.8:
-        name = chance.choice(list(value))
-        return {**value, name: changed(chance, value[name])}
-    if isinstance(value, list) and value and chance.random() < 0.7:
-        at = chance.randrange(len(value))
-        return [*value[:at], changed(chance, value[at]), *value[at + 1 :]]
-    return chance.choice(JUNK)
+def with_junk(generator: random.Random, value: Any) -> Any:
+    """The value with a random part replaced by junk."""
+    if isinstance(value, dict) and value and generator.random() < 0.8:
+        name = generator.choice(list(value))
+        return {**value, name: with_junk(generator, value[name])}
+    if isinstance(value, list) and value and generator.random() < 0.7:
+        at = generator.randrange(len(value))
+        return [*value[:at], with_junk(generator, value[at]), *value[at + 1 :]]
+    return generator.choice(JUNK)
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_journals_with_other_values(llc: Llc, project_dir: Path, seed: int) -> None:
-    """A journal may have been written by anyone: its lines are sound, what they say is not."""
-    chance = random.Random(seed)
+def test_journals_with_junk_values_cause_no_traceback(llc: Llc, project_dir: Path, seed: int) -> None:
+    """Lines with valid checksums and arbitrary content give a report or an error message."""
+    generator = random.Random(seed)
     folder = project_dir / "run-20240115-103000-0000"
-    shutil.copytree(chance.choice(JOURNALS), folder)
+    shutil.copytree(generator.choice(JOURNALS), folder)
     (journal,) = folder.glob("*.events.jsonl")
     lines = journal.read_bytes().splitlines()
-    for _ in range(chance.choice((1, 1, 4))):
-        at = chance.randrange(len(lines))
+    for _ in range(generator.choice((1, 1, 4))):
+        at = generator.randrange(len(lines))
         event = unseal(lines[at]) or {}
         event.pop("crc", None)
-        other = changed(chance, event)
+        other = with_junk(generator, event)
         if event and isinstance(other, dict) and isinstance(other.get("event"), str):
-            lines[at : at + chance.choice((0, 1, 1, 1))] = [seal(other)[:-1]]
+            lines[at : at + generator.choice((0, 1, 1, 1))] = [seal(other)[:-1]]
     journal.write_bytes(b"".join(line + b"\n" for line in lines))
     for words in ((), ("--format", "perfetto"), ("--no-outputs",), (str(folder),)):
         result = llc("report", str(folder), *words, "-o", "x")
@@ -452,25 +454,27 @@ def test_journals_with_other_values(llc: Llc, project_dir: Path, seed: int) -> N
 # --- contents -------------------------------------------------------------------------------------
 
 
-def test_secrets_and_left_out_contents(llc: Llc, project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No form has a secret; with `--no-outputs` none has what commands wrote."""
+def test_secrets_and_omitted_outputs(llc: Llc, project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No format contains a secret; with `--no-outputs` none contains the output of commands."""
     monkeypatch.setenv("DEPLOY_TOKEN", "hush-hush-0123456789")
     text = STEPS.replace("test -e fixed", "echo $DEPLOY_TOKEN; printf 'prec%s' ious; test -e fixed")
     name = run(llc, project_dir, text)
     for form in ("html", "json", "perfetto"):
         shown = llc("report", name, "--format", form, "-o", "-", DEPLOY_TOKEN="hush-hush-0123456789").stdout
         assert "hush-hush" not in shown
-    whole, bare = (json.dumps(data_of(name, is_bare=is_bare)["values"]) for is_bare in (False, True))
-    assert "***\\nprecious" in whole
-    assert "hush" not in whole
+    complete, bare = (json.dumps(data_of(name, is_bare=is_bare)["values"]) for is_bare in (False, True))
+    assert "***\\nprecious" in complete
+    assert "hush" not in complete
     assert "precious" not in bare
-    assert "printf" in whole
+    assert "printf" in complete
     assert "printf" not in bare
     assert "precious" not in llc("report", name, "--format", "json", "--no-outputs").stdout
 
 
-def test_long_texts_are_cut_with_their_place() -> None:
-    """Ten megabytes in one line: the ends are kept, the note names the file that has all."""
+def test_long_texts_are_truncated_with_a_note() -> None:
+    """The start and end of a line of ten megabytes are kept; the note names the file with the complete
+    text.
+    """
     text = "begin" + "x" * 10_000_000 + "end"
     values = Values(lambda name, size: text, lambda name: f"outputs/{name}")
     index = values.add_packed({"output": {"$blob": "5a", "size": len(text)}, "stderr": text})
@@ -479,24 +483,24 @@ def test_long_texts_are_cut_with_their_place() -> None:
         assert len(value[name]) < MAX_TEXT_CHARS
         assert value[name].startswith("beginxx")
         assert value[name].endswith("xxend")
-        found = re.search(r"\n\[… ([\d,]+) characters are left out(.*)\]\n", value[name])
-        assert found is not None
-        assert found[2] == where
-        left_out = int(found[1].replace(",", ""))
-        assert left_out + len(value[name]) - len(found[0]) == len(text)
+        note = re.search(r"\n\[… ([\d,]+) characters are left out(.*)\]\n", value[name])
+        assert note is not None
+        assert note[2] == where
+        left_out = int(note[1].replace(",", ""))
+        assert left_out + len(value[name]) - len(note[0]) == len(text)
 
 
-def test_values_that_json_and_javascript_do_not_have() -> None:
-    """Large integers, numbers that are none, lone surrogates, deep nesting, keys of any kind."""
+def test_values_without_an_equivalent_in_javascript() -> None:
+    """Large integers, non-finite numbers, lone surrogates and deep nesting."""
     values = Values(lambda name, size: "", lambda name: name)
     deep: Any = 1
     for _ in range(100_000):
         deep = [deep]
     odd = {"a": 2**60, "b": float("nan"), "c": float("inf"), "d": "\ud800", "e": deep, "f": [True, None, 0.5]}
-    found = json.loads(values.items[values.add(odd)])
-    assert (found["a"], found["b"], found["c"], found["d"]) == (str(2**60), "nan", "inf", "\ud800")
-    assert found["f"] == [True, None, 0.5]
-    assert "too deep" in json.dumps(found["e"])
+    encoded = json.loads(values.items[values.add(odd)])
+    assert (encoded["a"], encoded["b"], encoded["c"], encoded["d"]) == (str(2**60), "nan", "inf", "\ud800")
+    assert encoded["f"] == [True, None, 0.5]
+    assert "too deep" in json.dumps(encoded["e"])
     assert values.add(odd) == 0
     lost = Values(Blobs("/nonexistent").fetch, lambda name: name)
     assert (
@@ -505,12 +509,12 @@ def test_values_that_json_and_javascript_do_not_have() -> None:
     )
 
 
-# --- other forms ----------------------------------------------------------------------------------
+# --- other formats --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("text", "suffix"), [(STEPS, "yaml"), (CALLS, "sexp")])
 def test_trace_events_are_well_formed(llc: Llc, project_dir: Path, text: str, suffix: str) -> None:
-    """The fields that the format requires of each phase; events of a thread do not overlap."""
+    """Each event has the fields that the format requires; events of a thread do not overlap."""
     run(llc, project_dir, text, suffix=suffix)
     result = llc("report", "steps", "--format", "perfetto", "-o", "trace.json")
     assert (result.returncode, result.stdout) == (0, "trace.json\n")
@@ -538,17 +542,17 @@ def test_trace_events_are_well_formed(llc: Llc, project_dir: Path, text: str, su
 
 
 def test_two_runs_are_aligned(llc: Llc, project_dir: Path) -> None:
-    """Equal runs have no difference; a step more, another command and another output are named."""
+    """Equal runs have no difference; additional steps, other commands and other outputs are named."""
     first = run(llc, project_dir, STEPS)
     for name in ("fixed", "half"):
         (project_dir / name).unlink()
     again = run(llc, project_dir, STEPS)
-    a, b = (json_model(name) for name in (first, again))
+    a, b = (model_of(name) for name in (first, again))
     assert [row[2] for row in comparison.align(a, b)] == [None] * 6
     for name in ("fixed", "half"):
         (project_dir / name).unlink()
     (project_dir / "half").touch()
-    short = json_model(run(llc, project_dir, STEPS.replace("attempt", "try")))
+    short = model_of(run(llc, project_dir, STEPS.replace("attempt", "try")))
     rows = comparison.align(a, short)
     assert "-\x1b[31mattempt 1\x1b[0m\n+\x1b[31mtry 1\x1b[0m" in rows[0][3]
     assert [row[:2] for row in rows] == [[0, 0], [1, 1], [2, 2], [3, None], [4, None], [5, 3]]
@@ -563,28 +567,26 @@ def test_two_runs_are_aligned(llc: Llc, project_dir: Path) -> None:
     assert result.stdout == f"{first}-and-{again}.html\n"
 
 
-def json_model(target: str) -> dict[str, Any]:
+def model_of(target: str) -> dict[str, Any]:
     with RunModel(find_run(target)) as model:
         return model.update(is_last=True)
 
 
-def test_many_steps_that_differ_are_aligned_at_once() -> None:
-    """Thousands of steps without anything in common take no quadratic time."""
-
-    def odd(state: str) -> dict[str, Any]:
+def test_alignment_of_many_different_steps_is_not_quadratic() -> None:
+    def model(state: str) -> dict[str, Any]:
         return {
             "steps": [{"state": f"{state}{n % 3}"} for n in range(20_000)],
             "values": [],
             "run": {"status": "", "error": None},
         }
 
-    rows = comparison.align(odd("a"), odd("b"))
+    rows = comparison.align(model("a"), model("b"))
     assert len(rows) == 20_000
     assert all(row[2] for row in rows)
 
 
-def test_the_time_of_day_is_no_difference() -> None:
-    """Two runs read different times; what else a result has is compared."""
+def test_the_time_of_day_is_not_a_difference() -> None:
+    """The other fields of a clock's result are compared."""
 
     def model(time: str, value: str) -> dict[str, Any]:
         result = json.dumps({"time": time, "elapsed_ms": 3, "value": value})

@@ -1,4 +1,4 @@
-"""The page of `llc report` in a browser, from disk and without network."""
+"""The page of `llc report` in a browser, loaded from disk without network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from llc.runtime.report.model import RunModel, as_data
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
 
-# What every kind of text may hold; the page shows it as text.
+# Markup and control characters that any text may contain; the page shows them as text.
 HOSTILE = (
     "</script><script>window.bad=1</script><img src=x onerror=window.bad=1> <!-- & &lt; ${x} "
     "\u202eevil\u202c \u2028 \x07 \x1b]0;title\x07 \x1b[31mred\x1b[0m"
@@ -52,14 +52,14 @@ states:
 def browser() -> Iterator[Browser]:
     if browser_program() is None:
         pytest.skip(f"no browser: none of {', '.join(NAMES)} is installed, and LLC_BROWSER is not set")
-    found = Browser()
-    yield found
-    found.close()
+    browser = Browser()
+    yield browser
+    browser.close()
 
 
 @pytest.fixture(autouse=True)
-def _sound(browser: Browser) -> Iterator[None]:
-    """No test leaves an error on the console, a violation of the policy or a request."""
+def _no_problems(browser: Browser) -> Iterator[None]:
+    """Check that a test causes no error on the console, policy violation or request."""
     browser.problems.clear()
     browser.resize(1280)
     browser.prefer()
@@ -69,7 +69,7 @@ def _sound(browser: Browser) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with a run of `shown`, one of `long` with 10,000 effects, and their reports."""
+    """A project with a run of `shown`, a run of `long` with 10,000 effects, and their reports."""
     folder = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -84,40 +84,40 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
             {"state": "fix", "output": "Fixed."},
         ]
         (folder / "world.yaml").write_text(json.dumps({"rules": rules}))
-        assert run_llc("run", "shown", "--quiet").returncode == 0
+        assert run_llc("run", "text_of", "--quiet").returncode == 0
         assert run_llc("run", "long", "--script", "world.yaml", "--quiet").returncode == 0
-        for name in ("shown", "long"):
+        for name in ("text_of", "long"):
             assert run_llc("report", name, "-o", f"{name}.html").returncode == 0
-        assert run_llc("report", "shown", "long", "-o", "two.html").returncode == 0
+        assert run_llc("report", "text_of", "long", "-o", "two.html").returncode == 0
     return folder
 
 
-def shown(browser: Browser, selector: str = "#details") -> str:
+def text_of(browser: Browser, selector: str = "#details") -> str:
     text: str = browser.evaluate(f"document.querySelector({json.dumps(selector)}).textContent")
     return text
 
 
-def at(browser: Browser, row: int) -> None:
+def wait_for_row(browser: Browser, row: int) -> None:
     """Wait until the page shows a row."""
     browser.wait(f"document.documentElement.dataset.shown === '{row}'")
 
 
 def test_contents_are_text(browser: Browser, project: Path) -> None:
-    """Markup, escapes, control and bidirectional characters of an output are shown and do nothing."""
+    """Markup, escape sequences, control and bidirectional characters of an output have no effect."""
     browser.open(project / "shown.html")
     assert browser.evaluate("window.bad") is None
-    text = shown(browser)
+    text = text_of(browser)
     assert "</script><script>window.bad=1</script><img src=x onerror=window.bad=1>" in text
     assert "⟨U+202E⟩evil⟨U+202C⟩" in text
     assert "⟨U+2028⟩" in text
     assert "␇" in text
     assert "\x1b" not in text
     assert browser.evaluate("document.querySelector('#details .ink1').textContent") == "red"
-    assert "\u202e" not in shown(browser, "html")
+    assert "\u202e" not in text_of(browser, "html")
 
 
-def test_the_policy_forbids_what_is_not_in_the_page(browser: Browser, project: Path) -> None:
-    """A script that is added does not run, a style is not applied, nothing can be fetched."""
+def test_the_policy_forbids_added_content(browser: Browser, project: Path) -> None:
+    """Added scripts and styles have no effect, and nothing can be fetched."""
     browser.open(project / "shown.html")
     browser.evaluate(
         """(() => { const script = document.createElement("script"); script.textContent = "window.bad = 1";
@@ -134,19 +134,19 @@ def test_the_policy_forbids_what_is_not_in_the_page(browser: Browser, project: P
 
 
 def test_keys_move_the_cursor(browser: Browser, project: Path) -> None:
-    """Without a mouse every step can be reached, and each shows its own output."""
+    """Every step can be reached without a mouse, and each shows its own output."""
     browser.open(project / "long.html")
     moves = [("ArrowRight", 1), ("j", 2), ("ArrowDown", 3), ("k", 2), ("ArrowLeft", 1), ("PageDown", 11)]
     moves += [("PageUp", 1), ("End", 9999), ("Home", 0), ("n", 2), ("p", 0)]
     for key, row in moves:
         browser.press(key)
-        at(browser, row)
+        wait_for_row(browser, row)
         assert browser.evaluate("document.querySelector('.row.current').id") == f"row-{row}"
     browser.press("n")
-    at(browser, 2)
-    assert "src/a.py:1: error 7" in shown(browser)
+    wait_for_row(browser, 2)
+    assert "src/a.py:1: error 7" in text_of(browser)
     browser.press("Escape")
-    # Tab leads to the controls, the list and the details.
+    # Tab moves the focus to the controls, the list and the details.
     seen = set()
     for _ in range(25):
         browser.press("Tab")
@@ -156,34 +156,34 @@ def test_keys_move_the_cursor(browser: Browser, project: Path) -> None:
     assert {"next", "slider", "query", "list", "figures"} <= seen
 
 
-def test_addresses_lead_to_steps(browser: Browser, project: Path) -> None:
-    """By position and by the number of an effect; the address follows the cursor."""
+def test_the_fragment_selects_a_step(browser: Browser, project: Path) -> None:
+    """By position or by the number of an effect; the fragment follows the cursor."""
     browser.open(project / "long.html", "#step=5001")
-    at(browser, 5001)
+    wait_for_row(browser, 5001)
     browser.open(project / "long.html", "#e=42")
-    at(browser, 41)
-    assert "llc fork long-" in shown(browser)
+    wait_for_row(browser, 41)
+    assert "llc fork long-" in text_of(browser)
     browser.press("ArrowRight")
-    at(browser, 42)
+    wait_for_row(browser, 42)
     assert browser.evaluate("location.hash") == "#step=42"
 
 
 def test_search_finds_outputs(browser: Browser, project: Path) -> None:
-    """A text that only one output has; the next Enter stays there."""
+    """The search finds a text that occurs in one output only."""
     browser.open(project / "long.html")
     browser.press("/")
     for ch in "a.py:4321:":
         browser.press(ch)
     browser.press("Enter")
-    at(browser, 8642)
-    assert shown(browser, "#found") == "1 found"
-    assert shown(browser, "#details mark") == "a.py:4321:"
+    wait_for_row(browser, 8642)
+    assert text_of(browser, "#found") == "1 found"
+    assert text_of(browser, "#details mark") == "a.py:4321:"
 
 
 def test_long_outputs_are_folded(browser: Browser, project: Path) -> None:
-    """Two hundred lines, then a button for all."""
+    """200 lines are shown, and a button shows the rest."""
     browser.open(project / "shown.html", "#step=1")
-    at(browser, 1)
+    wait_for_row(browser, 1)
     lines = "document.querySelectorAll('#details .part pre.text')[0].textContent.split('\\n').length"
     assert browser.evaluate(lines) in (200, 201)
     browser.evaluate("document.querySelector('#details .more').click()")
@@ -193,7 +193,7 @@ def test_long_outputs_are_folded(browser: Browser, project: Path) -> None:
 def test_long_lines_are_shown_in_parts(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More of a line of a megabyte with each click; escape sequences in it are colours, or nothing."""
+    """Each click shows more of a line of a megabyte; escape sequences are colours or removed."""
     monkeypatch.chdir(tmp_path)
     part = "\x1b[31mx<b>\x1b[0m\x1b]0;title\x07\u202e"
     (tmp_path / ".loops").mkdir()
@@ -205,7 +205,7 @@ def test_long_lines_are_shown_in_parts(
     assert run_llc("run", "wide", "--script", "world.yaml", "--quiet").returncode == 0
     assert run_llc("report", "wide", "-o", "wide.html").returncode == 0
     browser.open(tmp_path / "wide.html")
-    at(browser, 0)
+    wait_for_row(browser, 0)
     block = "document.querySelectorAll('#details .part pre.text')[0]"
     length = browser.evaluate(f"{block}.textContent.length")
     for _ in range(3):
@@ -224,36 +224,34 @@ def test_long_lines_are_shown_in_parts(
     assert browser.problems == []
 
 
-def test_slots_are_before_and_after(browser: Browser, project: Path) -> None:
-    """What changed is first, with the step that set it; its link leads there."""
+def test_changed_slots_are_shown_first(browser: Browser, project: Path) -> None:
+    """A button leads to the step that set the slot."""
     browser.open(project / "shown.html", "#step=1")
-    at(browser, 1)
+    wait_for_row(browser, 1)
     rows = browser.evaluate(
         "[...document.querySelectorAll('.slots tr.changed th')].map((cell) => cell.textContent)"
     )
     assert {"iteration", "state", "last"} <= set(rows)
     browser.evaluate("document.querySelector('.slots tr.changed button').click()")
-    at(browser, 0)
+    wait_for_row(browser, 0)
 
 
 def test_the_diagram_shows_the_state(browser: Browser, project: Path) -> None:
-    """The node of the cursor is marked; a click on a node leads to its next step."""
+    """The node of the current state is marked; a click on a node selects its next step."""
     browser.open(project / "shown.html")
-    at(browser, 0)
-    assert shown(browser, ".node.cursor .name") == "check"
+    wait_for_row(browser, 0)
+    assert text_of(browser, ".node.cursor .name") == "check"
     browser.evaluate(
         "document.querySelector('[data-node=\"1\"]').dispatchEvent(new MouseEvent('click', {bubbles: true}))"
     )
-    at(browser, 1)
-    assert shown(browser, ".node.cursor .name") == "mend"
+    wait_for_row(browser, 1)
+    assert text_of(browser, ".node.cursor .name") == "mend"
 
 
 @pytest.mark.parametrize("width", [360, 800, 1024, 1600])
-@pytest.mark.parametrize("name", ["shown", "long", "two"])
-def test_no_width_needs_to_be_scrolled_sideways(
-    browser: Browser, project: Path, name: str, width: int
-) -> None:
-    """From telephones to wide screens, in both colour schemes; and its texts have contrast."""
+@pytest.mark.parametrize("name", ["text_of", "long", "two"])
+def test_no_horizontal_scrolling_at_any_width(browser: Browser, project: Path, name: str, width: int) -> None:
+    """Also in both colour schemes, whose text has contrast."""
     browser.resize(width)
     for scheme in ("light", "dark"):
         browser.prefer(scheme)
@@ -266,8 +264,8 @@ def test_no_width_needs_to_be_scrolled_sideways(
         assert dark == [scheme == "light", scheme == "dark"]
 
 
-def test_on_paper(browser: Browser, project: Path) -> None:
-    """Printed, all steps are a table, and nothing that needs a mouse is left."""
+def test_the_printed_page_is_a_table_of_all_steps(browser: Browser, project: Path) -> None:
+    """Controls are not printed."""
     browser.open(project / "shown.html")
     pdf = browser.call("Page.printToPDF", printBackground=True)
     assert len(pdf["data"]) > 1000
@@ -276,31 +274,31 @@ def test_on_paper(browser: Browser, project: Path) -> None:
     assert browser.evaluate("document.querySelectorAll('#print tbody tr').length") == 4
 
 
-def test_a_page_takes_updates(browser: Browser, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a live view sends: the page has the new steps, and a cursor at the end stays there."""
+def test_a_page_applies_updates(browser: Browser, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New steps of a live view are added, and a cursor at the end stays at the end."""
     monkeypatch.chdir(project)
     browser.open(project / "shown.html")
-    with RunModel(find_run("shown")) as model:
+    with RunModel(find_run("text_of")) as model:
         update = as_data(model.update())
     steps, values = update["steps"], update["values"]
     browser.evaluate("report.runs[0].chunks = [], report.runs[0].cache = {at: -1, frames: []}")
     first = {**update, "steps": steps[:2], "first_value": 0}
     browser.evaluate(f"report.runs[0].steps = [], report.update({json.dumps(first)})")
-    at(browser, 0)
+    wait_for_row(browser, 0)
     assert browser.evaluate("document.getElementById('slider').max") == "1"
     browser.press("End")
-    at(browser, 1)
+    wait_for_row(browser, 1)
     more = {**update, "from": 1, "steps": steps[1:], "values": [], "first_value": len(values)}
     del more["program"]
     browser.evaluate(f"report.update({json.dumps(more)})")
-    at(browser, len(steps) - 1)
-    assert shown(browser, "#position") == "3 of 3"
+    wait_for_row(browser, len(steps) - 1)
+    assert text_of(browser, "#position") == "3 of 3"
 
 
-def test_a_name_does_not_reorder_what_follows_it(
+def test_right_to_left_names_do_not_reorder_the_step_number(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The step is right of the name of a state in letters that are written from right to left."""
+    """The number is shown to the right of the name."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".loops").mkdir()
     loop = LOOP.replace("check", "\u05d1\u05d3\u05d9\u05e7\u05d4").replace("cat text; ", "")
@@ -308,7 +306,7 @@ def test_a_name_does_not_reorder_what_follows_it(
     assert run_llc("run", "named", "--quiet").returncode == 0
     assert run_llc("report", "named", "-o", "named.html").returncode == 0
     browser.open(tmp_path / "named.html", "#step=2")
-    at(browser, 2)
+    wait_for_row(browser, 2)
     name, step = browser.evaluate(
         """(() => { const text = [...document.querySelectorAll('.slots td:last-child button')].find(
         (button) => /^[\\u05d0-\\u05ea]/.test(button.textContent));
@@ -325,10 +323,10 @@ def test_a_name_does_not_reorder_what_follows_it(
     assert name < step
 
 
-def test_a_slot_leads_to_its_next_reader(browser: Browser, project: Path) -> None:
-    """The next step in a state whose code reads it; none where no state does."""
+def test_a_slot_links_to_its_next_reader(browser: Browser, project: Path) -> None:
+    """The link is the next step in a state whose code reads the slot, if there is one."""
     browser.open(project / "shown.html", "#step=1")
-    at(browser, 1)
+    wait_for_row(browser, 1)
     readers = browser.evaluate(
         """Object.fromEntries([...document.querySelectorAll('.slots tbody tr')].map(
         (row) => [row.querySelector('th').textContent, row.lastElementChild.textContent]))"""
@@ -337,26 +335,25 @@ def test_a_slot_leads_to_its_next_reader(browser: Browser, project: Path) -> Non
     assert readers["seen.check"] == "check (2)"
     assert readers["state"] == ""
     browser.evaluate("report.go(0)")
-    at(browser, 0)
+    wait_for_row(browser, 0)
 
 
-def test_a_range_is_chosen_by_keys(browser: Browser, project: Path) -> None:
-    """`[` and `]` at its ends, in any order, also where no step took any time; Escape shows all."""
+def test_keys_select_a_range(browser: Browser, project: Path) -> None:
+    """`[` and `]` set its ends in any order, also for steps without duration; Escape removes it."""
     browser.open(project / "long.html", "#step=5001")
-    at(browser, 5001)
+    wait_for_row(browser, 5001)
     assert browser.evaluate("report.timeline.isEven")
     browser.press("[")
     browser.press("PageUp")
-    at(browser, 4991)
+    wait_for_row(browser, 4991)
     browser.press("]")
     assert browser.evaluate("report.range") == [4991, 5001]
-    assert shown(browser, "#range").startswith("11 effects")
+    assert text_of(browser, "#range").startswith("11 effects")
     browser.press("Escape")
     assert browser.evaluate("report.range") is None
 
 
-def test_the_whole_diagram_is_shown(browser: Browser, project: Path) -> None:
-    """A button scales it to its place."""
+def test_a_button_fits_the_diagram_to_its_area(browser: Browser, project: Path) -> None:
     browser.resize(1024)
     browser.open(project / "shown.html")
     browser.evaluate("document.getElementById('fit').click()")
@@ -366,41 +363,41 @@ def test_the_whole_diagram_is_shown(browser: Browser, project: Path) -> None:
     )
 
 
-def test_two_runs_begin_at_their_first_difference(browser: Browser, project: Path) -> None:
-    """Both runs are shown at each row; `d` leads to the next difference."""
+def test_the_comparison_starts_at_the_first_difference(browser: Browser, project: Path) -> None:
+    """Each row shows both runs; `d` selects the next difference."""
     browser.open(project / "two.html")
-    assert "The first difference is at row 0" in shown(browser, "#verdict")
+    assert "The first difference is at row 0" in text_of(browser, "#verdict")
     assert browser.evaluate("document.querySelectorAll('#details .columns > *').length") == 2
     browser.press("d")
     browser.wait("document.documentElement.dataset.shown > 0")
 
 
-def test_ten_thousand_effects(browser: Browser, project: Path) -> None:
-    """Only the rows that are seen exist, many moves are drawn once; `benchmarks/report_page.py` measures."""
+def test_only_visible_rows_exist(browser: Browser, project: Path) -> None:
+    """Of 10,000 rows fewer than 100 are in the page, and many moves of the cursor are drawn once."""
     browser.open(project / "long.html")
     assert browser.evaluate("report.rows.length") == 10_000
     for row in (9999, 5000, 1):
         browser.evaluate(f"report.go({row})")
-        at(browser, row)
+        wait_for_row(browser, row)
         assert browser.evaluate("document.querySelectorAll('.row').length") < 100
     before = browser.evaluate("report.turn")
     browser.evaluate("for (let row = 0; row < 5000; row += 1) report.go(row)")
-    at(browser, 4999)
+    wait_for_row(browser, 4999)
     assert browser.evaluate("report.turn") - before < 10
 
 
-def test_accessibility(browser: Browser, project: Path) -> None:
+def test_the_page_is_accessible(browser: Browser, project: Path) -> None:
     """axe-core finds no serious violation."""
-    for name in ("shown", "two"):
+    for name in ("text_of", "two"):
         for scheme in ("light", "dark"):
             browser.prefer(scheme)
             browser.open(project / f"{name}.html", "#step=2")
-            at(browser, 2)
+            wait_for_row(browser, 2)
             assert violations(browser) == []
 
 
 def test_every_recorded_run_opens(browser: Browser, tmp_path: Path) -> None:
-    """Crashed, damaged, forked, of agents: the first and the last step are shown without an error."""
+    """The first and the last step of runs of earlier versions are shown without an error."""
     folders = sorted((Path(__file__).parents[1] / "journals").glob("*.*/*/*/*-*"))
     assert folders
     page = tmp_path / "run.html"
@@ -410,5 +407,5 @@ def test_every_recorded_run_opens(browser: Browser, tmp_path: Path) -> None:
         browser.open(page)
         last = browser.evaluate("report.rows.length") - 1
         browser.press("End")
-        at(browser, last)
+        wait_for_row(browser, last)
         assert browser.problems == [], folder
