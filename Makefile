@@ -42,8 +42,11 @@ crash: $(BIN)/llc
 agents: $(BIN)/llc
 	LLC_AGENTS=1 $(BIN)/python -m pytest tests/runtime/test_real_agents.py tests/runtime/test_first_contact.py
 
-# Thousands of generated programs in both tiers (about ten minutes), then a million mutated loops.
+# Ten times as many examples of each law as `make test` tries, thousands of generated programs in both tiers (about
+# ten minutes), then a million mutated loops.
 fuzz: $(BIN)/llc
+	LLC_LAWS=10 $(BIN)/python -m pytest -n auto -m hypothesis
+	LLC_LAWS=10 $(BIN)/python -m pytest tests/ir/test_call_deadlines.py
 	LLC_FUZZ=2000 $(BIN)/python -m pytest -n auto tests/vm -k "alike or wrong_operands"
 	LLC_FUZZ=1000000 $(BIN)/python -m pytest -n auto tests/frontend/test_loop_mutations.py
 

@@ -22,6 +22,7 @@ from pathlib import Path
 import postgres
 import pytest
 from hypothesis import HealthCheck, settings
+from laws import tried
 
 from llc.ir import records
 
@@ -32,7 +33,9 @@ gc.disable()
 records.freeze()
 
 # Laws hold at any speed of the machine, so there are no deadlines.
-settings.register_profile("llc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "llc", max_examples=tried(50), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("llc")
 
 

@@ -6,6 +6,7 @@ import json
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from laws import tried
 
 from llc.frontend.compile import compile_text
 from llc.frontend.loop.fsm_printer import print_fsm
@@ -109,7 +110,7 @@ LOOPS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=tried(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(LOOPS)
 def test_checked_loop_lowers_to_a_valid_program(data: dict[str, object]) -> None:
     """The verifier accepts every loop that the checks accept; its FSM form compiles to the same program."""

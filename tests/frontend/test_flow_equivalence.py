@@ -11,6 +11,7 @@ from typing import Any
 from core_programs import Evaluator, Generator, Undefined, by_arguments, by_number, to_plain
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from laws import tried
 
 from llc.frontend.core.nodes import Core, Lambda
 from llc.frontend.lower.program import lower_flow
@@ -23,7 +24,7 @@ from llc.vm.machine.machine import Done, Effect, OutOfFuel, Waiting
 from llc.vm.tiered import Machine
 from llc.vm.values.faults import Fault, PrimitiveFault
 
-LAWS = settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+LAWS = settings(deadline=None, max_examples=tried(60), suppress_health_check=list(HealthCheck))
 
 
 def no_library(name: str) -> Lambda:

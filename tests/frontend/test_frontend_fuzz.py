@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laws import tried
 
 from llc.frontend.loop.checks import check
 from llc.frontend.loop.evaluator_schema import EVALUATORS
@@ -117,27 +118,27 @@ def check_frontend(text: str) -> None:
     render_all(diagnostics, [source])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tried(100), deadline=None)
 @given(st.text())
 def test_any_text_is_accepted_or_rejected(text: str) -> None:
     """No text makes the frontend raise another exception."""
     check_frontend(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tried(100), deadline=None)
 @given(st.text(alphabet=" \n\t-:#[]{},&*!|>'\"%@`ab1~?.$\\", max_size=60))
 def test_any_yaml_like_text_is_accepted_or_rejected(text: str) -> None:
     """No arrangement of YAML's own characters makes the frontend raise another exception."""
     check_frontend(text)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=tried(40), deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=8))
 def test_wrong_values_of_known_keys_are_diagnostics(data: dict[str, object]) -> None:
     check_frontend(json.dumps(data))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=tried(40), deadline=None)
 @given(LOOPS)
 def test_any_loop_of_the_right_shape_is_checked(data: dict[str, object]) -> None:
     """Nearly valid loops are checked to the end."""

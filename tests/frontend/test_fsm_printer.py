@@ -7,6 +7,7 @@ import re
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laws import tried
 
 from llc.frontend.loop.fsm_printer import print_fsm
 from llc.frontend.loop.paradigms import to_fsm
@@ -103,7 +104,7 @@ def load(text: str) -> Loop:
     return to_fsm(spec)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tried(50), deadline=None)
 @given(LOOPS)
 def test_a_printed_loop_reads_back_equal(data: dict[str, object]) -> None:
     """For any names and texts."""
@@ -113,7 +114,7 @@ def test_a_printed_loop_reads_back_equal(data: dict[str, object]) -> None:
     assert print_fsm(load(printed)) == printed
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tried(50), deadline=None)
 @given(JSON)
 def test_context_round_trips(value: object) -> None:
     """Lists, mappings and unusual texts in `context` are read back unchanged."""

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from laws import tried
 from shell_programs import PRINTF, SHELLS, VALUES, filled, filled_with, programs, run, token_sequences
 
 from llc.frontend.compile import compile_text
@@ -49,7 +50,7 @@ def quotings(command: str) -> list[str]:
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=shell_name)
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tried(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_rule_7_values_arrive_byte_for_byte_and_nothing_else_runs(shell: str, data: st.DataObject) -> None:
     """For any values at any positions, the programs get exactly these values."""
@@ -64,7 +65,7 @@ def test_rule_7_values_arrive_byte_for_byte_and_nothing_else_runs(shell: str, da
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=shell_name)
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tried(50), deadline=None, suppress_health_check=list(HealthCheck))
 @given(tokens=token_sequences())
 def test_rule_7_holds_in_any_accepted_text(shell: str, tokens: tuple[str, dict[str, str]]) -> None:
     """In random shell tokens a hostile value is not executed."""
@@ -136,7 +137,7 @@ def test_line_of_which_a_shell_drops_a_byte_is_a_fault(text: str) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=shell_name)
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tried(50), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     lines=_LINES,
     values=st.lists(VALUES | st.sampled_from(_NEAR_DELIMITERS), min_size=3, max_size=3),
@@ -598,7 +599,7 @@ def test_long_command_is_parsed_in_one_pass() -> None:
     assert len(template.variables) == 1000
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tried(100), deadline=None)
 @given(tokens=st.one_of(st.text(), st.text("'\"`\\${}()<>|&;#\n EOFV[]=cases-in ", max_size=60)))
 def test_any_text_is_quoted_or_rejected(tokens: str) -> None:
     """The parser never raises, and every data variable is quoted or rejected."""

@@ -11,6 +11,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laws import tried
 
 from llc.ir.limit_proof import verify_limits
 from llc.ir.nodes import (
@@ -570,7 +571,7 @@ def accepted_mutants(program: Program, chance: random.Random, tried: int) -> Ite
 
 
 @pytest.mark.parametrize("limits", [(), ("max_steps",), ("max_iterations",)])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=tried(6), deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_an_accepted_mutant_ends(limits: tuple[str, ...], seed: int) -> None:
     """A random change of a valid loop is rejected, or the loop ends for any answers of the world."""
@@ -584,7 +585,7 @@ def test_an_accepted_mutant_ends(limits: tuple[str, ...], seed: int) -> None:
         assert entered <= bound, print_program(mutant)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=tried(12), deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_an_accepted_mutant_keeps_its_budget(seed: int) -> None:
     """No accepted change allows the call of an agent after the budget is reached.

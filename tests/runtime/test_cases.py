@@ -15,6 +15,7 @@ from golden_cases import CASES, run_world, worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_process import run_llc
+from laws import tried
 
 from llc.ir.diagnostics import CompileError
 from llc.runtime.host.errors import UserError
@@ -449,7 +450,7 @@ VALUES = st.recursive(
 FIELDS = st.dictionaries(st.sampled_from(["output", "elapsed_ms", "error", "value"]), VALUES, max_size=4)
 
 
-@settings(max_examples=150)
+@settings(max_examples=tried(50))
 @given(st.lists(st.tuples(FIELDS, FIELDS), max_size=4), VALUES)
 def test_written_case_reads_back(rows: list[tuple[dict[str, Any], dict[str, Any]]], value: Any) -> None:
     """Notes, arguments, results and the outcome are unchanged after writing and reading a case."""

@@ -87,7 +87,7 @@ def test_killed_at_any_write(
     llc: Runner, tmp_path: Path, expected: dict[str, Any], name: str, fault: str
 ) -> None:
     """kill -9 before, during and after each write to the files of a run."""
-    step = 1 if IS_LARGE else 2 if fault == "after" else 4
+    step = 1 if IS_LARGE else 4
     for project, about in faulty_runs(llc, tmp_path, name, fault, step):
         check_resumed(llc, project, name, expected[name], about)
 
@@ -98,7 +98,7 @@ def test_refused_or_signalled_at_any_write(
     llc: Runner, tmp_path: Path, expected: dict[str, Any], name: str, fault: str
 ) -> None:
     """A full or broken disk, Ctrl-C and SIGTERM leave a run that can be resumed."""
-    step = 1 if IS_LARGE else 6
+    step = 1 if IS_LARGE else 8
     for project, about in faulty_runs(llc, tmp_path, name, fault, step):
         check_resumed(llc, project, name, expected[name], about)
 

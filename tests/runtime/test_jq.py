@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laws import tried
 
 from llc.runtime.effects import jq_worker
 from llc.runtime.effects.jq import JqWorker
@@ -185,7 +186,7 @@ def shared_worker() -> Iterator[JqWorker]:
     worker.close()
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=tried(50))
 @given(value=VALUES)
 def test_value_round_trip(value: Any, shared_worker: JqWorker) -> None:
     """`.` is the identity on JSON."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laws import tried
 from memory_projects import ask, matching_paths, no_check, repository, update
 
 from llc.runtime.memory import recall, search
@@ -210,14 +211,14 @@ def test_any_query_is_accepted(project: Path, query: str) -> None:
         assert isinstance(matching_paths(project, query, matching_strategy=strategy, history=query), list)
 
 
-@settings(max_examples=200)
+@settings(max_examples=tried(66))
 @given(st.text(max_size=200) | st.text(alphabet="\"'()*:^-+ab OR{}\\\n\0", max_size=80))
 def test_any_text_can_be_searched(project: Path, text: str) -> None:
     with Index(str(project), no_check, index_path(str(project))) as index:
         search.find(index, str(project), [search.Source(text, 1.0), search.Source(text, 0.5)], "content", 5)
 
 
-@settings(max_examples=200)
+@settings(max_examples=tried(66))
 @given(st.text(max_size=100), st.text(max_size=100))
 def test_terms_are_letters_and_digits_only(first: str, second: str) -> None:
     """Terms contain no operator of SQLite, and the terms of two lines are those of each line."""
@@ -227,7 +228,7 @@ def test_terms_are_letters_and_digits_only(first: str, second: str) -> None:
     assert term_text(first).split(" ") == (of_first or [""])
 
 
-@settings(max_examples=100)
+@settings(max_examples=tried(40))
 @given(st.from_regex(r"[a-z]{1,12}", fullmatch=True))
 def test_a_file_is_found_by_each_of_its_words(tmp_path_factory: pytest.TempPathFactory, word: str) -> None:
     """SQLite splits terms in the same way when indexing and when searching."""
@@ -319,7 +320,7 @@ def test_an_outline_has_description_and_symbols(path: str, text: str, about: str
     assert outline(path, text) == (about, symbols)
 
 
-@settings(max_examples=150)
+@settings(max_examples=tried(50))
 @given(
     st.sampled_from(["a.py", "a.md", "a.json", "a.c", "a.sexp", "Makefile", "a.sql", "a"]),
     st.text(max_size=500),

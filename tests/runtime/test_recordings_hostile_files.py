@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from laws import tried
 
 from llc.frontend.source.files import read_source
 from llc.frontend.source.yaml_tree import read_document
@@ -84,7 +85,7 @@ def mutate(data: st.DataObject, root: Any) -> Any:
     return box[0]
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tried(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_forged_journal_is_told_or_refused(
     project: Path, tmp_path_factory: Any, data: st.DataObject
@@ -121,7 +122,7 @@ def test_a_forged_journal_is_told_or_refused(
             make_case.make(files)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tried(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_forged_case_is_told_or_refused(project: Path, data: st.DataObject) -> None:
     """Whatever it says: JSON is YAML."""

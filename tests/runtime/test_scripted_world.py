@@ -12,6 +12,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laws import tried
 
 from llc.frontend.source.files import text_source
 from llc.frontend.source.schema import fields_of
@@ -338,7 +339,7 @@ SCRIPTS = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=tried(100))
 @given(SCRIPTS)
 def test_any_data_is_a_script_or_a_diagnostic(data: Any) -> None:
     """Neither reading nor performing raises another exception than `NoRule`."""

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laws import tried
 
 from llc.runtime.effects import process, process_group
 from llc.runtime.effects.output_capture import CAPTURE_LIMIT, KEPT_END
@@ -542,7 +543,7 @@ def test_keywords_and_builtins_are_not_plain_words() -> None:
 WORDS = st.text("ab/.-_=:,@%+~*?[]{}!#$&|;<>()'\"\\` \t\n0^é", min_size=1, max_size=6)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=tried(100))
 @given(st.lists(WORDS, min_size=1, max_size=4))
 def test_plain_words_are_split_as_bash_does(words: list[str]) -> None:
     """If a command counts as plain, bash splits it into the same words."""

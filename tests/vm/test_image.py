@@ -12,6 +12,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laws import tried
 
 from llc.ir.nodes import Const, Function, Limits, Meta, Prim, Program, Return, Set, Slot, State
 from llc.ir.spans import Source, Span
@@ -220,7 +221,7 @@ def mutated(draw: Callable[[Any], Any], content: Any) -> Any:
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=tried(100))
 def test_forged_section_is_read_or_rejected(data: st.DataObject) -> None:
     """A changed part of the JSON or a changed word gives an image or an ImageError."""
     parts = list(sections(PLAIN))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from laws import tried
 from random_ir_programs import PROGRAMS
 from tiers import outcome_data
 
@@ -278,7 +279,7 @@ JSON = st.recursive(
 
 
 @given(data=st.data())
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tried(66), deadline=None, suppress_health_check=list(HealthCheck))
 def test_forged_snapshot_is_rejected_or_runs(stopped: Machine, data: st.DataObject) -> None:
     """Parts are replaced, removed or duplicated: SnapshotError, or a machine that runs to an outcome."""
     snapshot = copy.deepcopy(stopped.snapshot())

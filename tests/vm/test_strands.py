@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from laws import tried
 
 from llc.vm.code.image import Image
 from llc.vm.machine.machine import Done, Effect, Fault, OutOfFuel, Waiting
@@ -659,7 +660,7 @@ def test_missing_field_is_an_error(stopped: Machine, field: str) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tried(100), deadline=None, suppress_health_check=list(HealthCheck))
 def test_forged_strands_are_rejected_or_run(stopped: Machine, data: st.DataObject) -> None:
     """Parts are replaced by others of the snapshot, removed or duplicated: SnapshotError, or a run to an
     outcome.

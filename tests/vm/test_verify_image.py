@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ir_programs import programs
+from laws import tried
 
 from llc.ir.nodes import Program
 from llc.ir.text import parse_program
@@ -93,7 +94,7 @@ def test_emitted_image_runs(program: Program) -> None:
 # --- bytes ------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200)
+@settings(max_examples=tried(66))
 @given(st.data())
 def test_changed_byte_is_an_error(data: st.DataObject) -> None:
     """Any changed or truncated image is an ImageError."""
@@ -141,7 +142,7 @@ def forge(section: bytes, draw: Any) -> bytes:
     return len(text).to_bytes(4, "little") + text + bytes(body)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=tried(40), deadline=None)
 @given(programs(max_states=2), st.data())
 def test_forged_image_is_rejected_or_harmless(program: Program, data: st.DataObject) -> None:
     """Changes with matching digests are rejected, or the image can be lifted and run."""
@@ -172,7 +173,7 @@ def test_arbitrary_bytes_are_an_error(data: bytes) -> None:
 # --- structure --------------------------------------------------------------------------------
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=tried(40), deadline=None)
 @given(programs(max_states=2), st.data())
 def test_changed_code_is_rejected_or_harmless(program: Program, data: st.DataObject) -> None:
     """Changed words, tables, handlers and frames are rejected, or the image can be lifted and run."""
