@@ -19,9 +19,9 @@ class Machine(machine.Machine):
     def translate(self) -> machine.CompiledTier | str:
         # Deferred: most runs end before they are warm, and greenlet and the translator are slow to import.
         from .jit.codegen.translate import obstacle
-        from .jit.runtime.tier import Direct
+        from .jit.runtime.tier import DirectTier
 
-        return obstacle(self.image) or Direct(self)
+        return obstacle(self.image) or DirectTier(self)
 
 
 def start(image: Image, function: FunctionValue, fuel: int | None = None, tier: str = "auto") -> Machine:

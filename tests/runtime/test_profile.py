@@ -373,7 +373,7 @@ def test_verbose_names_a_function_that_is_too_large_to_translate(llc: Llc, proje
     )
     (project / ".loops" / "large.yaml").write_text(text)
     done = llc("run", "large", "-v", "--tier", "direct")
-    assert re.search(r"cannot be translated: `\w+` has [\d,]+ states, and 3,000 are the most", done.stderr)
+    assert re.search(r"cannot be translated: `\w+` has [\d,]+ states; the limit is 3,000", done.stderr)
 
 
 def test_an_error_of_the_python_compiler_is_reported() -> None:

@@ -109,7 +109,7 @@ MIN_BATCHES = st.sampled_from([0, 0, 2, 16])
 def test_counted_loops_behave_the_same(text: str, quantum: int, turns: int, min_batch: int) -> None:
     """For any bound, step and body, and any switch between the tiers."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counted_loop, "FEW", min_batch)
+        patch.setattr(counted_loop, "MIN_BATCH", min_batch)
         assert_tiers_agree(machine_of(text).image, quantum, [], turns)
 
 
@@ -118,7 +118,7 @@ def test_counted_loops_behave_the_same(text: str, quantum: int, turns: int, min_
 def test_counted_loops_stop_at_any_tick(text: str, min_batch: int) -> None:
     """A batch of iterations ends where the fuel ends."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counted_loop, "FEW", min_batch)
+        patch.setattr(counted_loop, "MIN_BATCH", min_batch)
         assert_tiers_agree_at_any_tick(machine_of(text).image, [], 60)
 
 

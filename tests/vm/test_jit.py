@@ -23,10 +23,10 @@ from llc.ir.text import parse_program
 from llc.vm.code.emit import emit
 from llc.vm.code.image import Image
 from llc.vm.jit.codegen.python_text import Text
-from llc.vm.jit.codegen.translate import MOST_STATES, Translator
+from llc.vm.jit.codegen.translate import MAX_STATES, Translator
 from llc.vm.jit.runtime import functions
 from llc.vm.jit.runtime.process_state import RUNNING, SHALLOW
-from llc.vm.jit.runtime.tier import Direct
+from llc.vm.jit.runtime.tier import DirectTier
 from llc.vm.machine.machine import Done, OutOfFuel
 from llc.vm.tiered import Machine
 from llc.vm.values import bounds
@@ -208,7 +208,7 @@ def test_only_state_loops_run_without_the_setup_for_deep_programs() -> None:
     used = []
     for text, name in ((loop, "x.yaml"), (flow, "x.sexp")):
         image = emit(compile_text(text, name).program)
-        used.append((len(image.functions), Direct(Machine(image)).running))
+        used.append((len(image.functions), DirectTier(Machine(image)).running))
     assert used == [(1, SHALLOW), (1, RUNNING)]
 
 
@@ -275,7 +275,7 @@ def test_machines_share_translations() -> None:
     assert outcome_data(Machine(image).resume()) == ("done", "377")
     assert image.loaded is not None
     (translator,) = image.loaded.translators.values()
-    count = len(translator.made)
+    count = len(translator.compiled)
     second = Machine(image, fuel=100)
     second.resume()
     assert second.tier == "direct"
@@ -284,9 +284,9 @@ def test_machines_share_translations() -> None:
     third = Machine(image, fuel=100)
     third.resume()
     third.refuel(None)
-    later_count = len(translator.made)
+    later_count = len(translator.compiled)
     assert outcome_data(third.resume()) == ("done", "377")
-    assert len(translator.made) == later_count >= count
+    assert len(translator.compiled) == later_count >= count
 
 
 def test_a_return_that_uses_the_last_tick_stops_the_machine() -> None:
@@ -308,8 +308,8 @@ function f() locals(b)
 
 def test_too_large_program_is_interpreted() -> None:
     """The machine reports the reason."""
-    states = "\n".join(f"state s{n}\n goto s{n + 1}" for n in range(MOST_STATES + 1))
-    text = f"program p entry main\nfunction main()\n{states}\nstate s{MOST_STATES + 1}\n return 1\n"
+    states = "\n".join(f"state s{n}\n goto s{n + 1}" for n in range(MAX_STATES + 1))
+    text = f"program p entry main\nfunction main()\n{states}\nstate s{MAX_STATES + 1}\n return 1\n"
     machine = Machine(emit(parse_program(text, "p.ir")), tier="direct")
     assert outcome_data(machine.resume()) == ("done", "1")
     assert machine.tier == "interpreter"
@@ -568,7 +568,7 @@ def test_apply_accepts_any_number_of_arguments(function: str) -> None:
     assert run(text, "direct") == run(text, "interpreter")
     machine = Machine(flow_of(text).image, tier="direct")
     machine.resume()
-    assert isinstance(machine.direct, Direct)
+    assert isinstance(machine.direct, DirectTier)
     assert len([name for name in machine.direct.names if name.startswith("A") and "_" in name]) < 5
 
 

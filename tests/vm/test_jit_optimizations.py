@@ -145,7 +145,7 @@ def test_in_place_lists_of_inner_loops() -> None:
         image = machine_of(text.format(first=first, end=end, items=items)).image
         translator = Translator(image)
         name = translator.version(function_of(image, "go").index, ("any",))
-        assert translator.specialised(name).source.count("MOST") == count
+        assert translator.specialised(name).source.count("MAX_ITEMS") == count
 
 
 @pytest.mark.parametrize(
@@ -449,7 +449,7 @@ def test_in_place_lists_of_loops() -> None:
         ("(list n)", "(reverse items)", "(cons i items)", 0),
     ):
         image = machine_of(text.format(first=first, end=end, items=items)).image
-        assert len(InPlace(function_of(image, "go")).looping) == count
+        assert len(InPlace(function_of(image, "go")).loop_lists) == count
 
 
 def test_unique_map_is_not_copied() -> None:

@@ -5,10 +5,10 @@ state.
 from __future__ import annotations
 
 from ..model.function import Function
-from ..model.slots import WAITS, Slots
+from ..model.slots import WAITS, AssignedSlots
 
 
-def assigned(function: Function) -> Slots:
+def assigned_slots(function: Function) -> AssignedSlots:
     """The assigned slots of a whole function."""
     code = function.code
     given = (1 << code.parameters + code.captures) - 1
@@ -27,17 +27,17 @@ def assigned(function: Function) -> Slots:
         if slot is not None:
             stored |= 1 << slot
         may, must = may_by[state] | stored, must_by[state] | stored
-        if function.again[state]:
+        if function.restarts[state]:
             may = must = given
         for target in function.edges[state]:
             new = may_by.get(target, 0) | may, must_by.get(target, -1) & must
             if new != (may_by.get(target), must_by.get(target)):
                 may_by[target], must_by[target] = new
                 todo.append(target)
-    return Slots(stored_by, may_by, _unsure(function, may_by, must_by))
+    return AssignedSlots(stored_by, may_by, _slots_to_clear(function, may_by, must_by))
 
 
-def _unsure(function: Function, may_by: dict[int, int], must_by: dict[int, int]) -> int:
+def _slots_to_clear(function: Function, may_by: dict[int, int], must_by: dict[int, int]) -> int:
     """The slots to clear at the start of the function (`Slots.unsure`)."""
     found = 0
     ticked = {0}

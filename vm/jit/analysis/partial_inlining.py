@@ -14,10 +14,10 @@ from ..model.type_lattice import INTEGERS, Kind, of_result
 from .type_inference import KnownTypes
 
 # Limits of the inlined part: number of states, and words of code.
-_MOST = 6
-_WORDS = 60
+_MAX_STATES = 6
+_MAX_WORDS = 60
 # Primitives that cannot fault: for integers, and for any values.
-_OF_INTEGERS = frozenset(
+_SAFE_FOR_INTEGERS = frozenset(
     {
         "add",
         "sub",
@@ -33,7 +33,7 @@ _OF_INTEGERS = frozenset(
         "is_odd",
     }
 )
-_OF_ANYTHING = frozenset(
+_SAFE_FOR_ALL = frozenset(
     {
         "eq",
         "not",
@@ -50,38 +50,38 @@ _OF_ANYTHING = frozenset(
 )
 
 
-def leaves_of(
+def find_leaves(
     function: Function, known: KnownTypes, constants: Sequence[Kind]
 ) -> tuple[set[int], set[int]] | None:
     """The states that test conditions, and those that return; None if partial inlining does not apply."""
-    asking: set[int] = set()
+    tests: set[int] = set()
     leaves: set[int] = set()
     others: set[int] = set()
     todo = [0]
     while todo:
         state = todo.pop()
-        if state in asking | leaves | others:
+        if state in tests | leaves | others:
             continue
-        way = _way(function, state, set())
-        if way is not None and state:
-            leaves |= way
-        elif len(asking) < _MOST and _asks(function, state, known, constants):
-            asking.add(state)
+        path = _path_to_return(function, state, set())
+        if path is not None and state:
+            leaves |= path
+        elif len(tests) < _MAX_STATES and _is_pure_test(function, state, known, constants):
+            tests.add(state)
             todo += function.edges[state]
         else:
             others.add(state)
     # A state cannot be in both sets: it would be entered with and without its tick.
-    if not leaves or not others or leaves & (asking | others):
+    if not leaves or not others or leaves & (tests | others):
         return None
-    words = sum(function.code.bounds(state)[1] - function.code.bounds(state)[0] for state in asking | leaves)
-    return (asking, leaves) if words <= _WORDS else None
+    words = sum(function.code.bounds(state)[1] - function.code.bounds(state)[0] for state in tests | leaves)
+    return (tests, leaves) if words <= _MAX_WORDS else None
 
 
-def _way(function: Function, state: int, seen: set[int]) -> set[int] | None:
+def _path_to_return(function: Function, state: int, seen: set[int]) -> set[int] | None:
     """The states from `state` on, if they return without calls or back edges and read only slots that they
     store.
     """
-    if state in seen or len(seen) > _MOST:
+    if state in seen or len(seen) > _MAX_STATES:
         return None
     instructions = function.states[state]
     stored: set[int] = set()
@@ -99,18 +99,18 @@ def _way(function: Function, state: int, seen: set[int]) -> set[int] | None:
             return found
         case "JUMP" | "BRANCH":
             for target in function.edges[state]:
-                way = _way(function, target, seen | found) if target > state else None
-                if way is None:
+                path = _path_to_return(function, target, seen | found) if target > state else None
+                if path is None:
                     return None
-                found |= way
+                found |= path
             return found
         case _:
             return None
 
 
-def _asks(function: Function, state: int, known: KnownTypes, constants: Sequence[Kind]) -> bool:
+def _is_pure_test(function: Function, state: int, known: KnownTypes, constants: Sequence[Kind]) -> bool:
     """Whether a state only selects its successor and cannot fault."""
-    before = known.before.get(state)
+    before = known.at_entry.get(state)
     if before is None or any(target <= state for target in function.edges[state]):
         return False
     stack: list[Kind] = []
@@ -124,7 +124,7 @@ def _asks(function: Function, state: int, known: KnownTypes, constants: Sequence
                 name = function.image.constants[words[0]]
                 taken = stack[len(stack) - words[1] :]
                 del stack[len(stack) - words[1] :]
-                if (name in _OF_INTEGERS and INTEGERS.issuperset(taken)) or name in _OF_ANYTHING:
+                if (name in _SAFE_FOR_INTEGERS and INTEGERS.issuperset(taken)) or name in _SAFE_FOR_ALL:
                     stack.append(of_result(name, taken))
                 else:
                     return False

@@ -27,25 +27,25 @@ class RangeChecks:
     def __init__(self, function: Function) -> None:
         self.below: set[int] = set()
         self.limits: set[tuple[int, int]] = set()
-        if function.is_entry or function.code.handlers or not any(function.again):
+        if function.is_entry or function.code.handlers or not any(function.restarts):
             return
         states = trees(function)
-        test, way = _condition(states[0])
+        test, branch = _condition(states[0])
         if test is None:
             return
-        index, end = (one.slot for one in test.taken)
-        lasting = _lasting(function, states)
-        if end not in lasting or index in function.stored():
+        index, end = (one.slot for one in test.operands)
+        constant = _constant_slots(function, states)
+        if end not in constant or index in function.stored():
             return
-        beyond = _reached(function, way)
+        unguarded = _reachable_without(function, branch)
         for state, nodes in enumerate(states):
-            if state in beyond:
+            if state in unguarded:
                 continue
             for node in nodes:
                 if node.name != "nth":
                     continue
-                for one, other in (node.taken, node.taken[::-1]):
-                    if one.loads(index) and other.name == "LOAD" and other.slot in lasting:
+                for one, other in (node.operands, node.operands[::-1]):
+                    if one.loads(index) and other.name == "LOAD" and other.slot in constant:
                         self.below.add(node.offset)
                         self.limits.add((other.slot, end))
 
@@ -55,28 +55,28 @@ def _condition(nodes: list[Node]) -> tuple[Node | None, int]:
     smaller.
     """
     last = nodes[-1]
-    if last.name == "BRANCH" and last.taken[0].name in _TESTS and len(last.taken[0].taken) == 2:
-        test = last.taken[0]
-        if all(one.name == "LOAD" for one in test.taken):
+    if last.name == "BRANCH" and last.operands[0].name in _TESTS and len(last.operands[0].operands) == 2:
+        test = last.operands[0]
+        if all(one.name == "LOAD" for one in test.operands):
             return test, _TESTS[test.name]
     return None, 0
 
 
-def _lasting(function: Function, states: list[list[Node]]) -> set[int]:
+def _constant_slots(function: Function, states: list[list[Node]]) -> set[int]:
     """The slots that never change."""
     code = function.code
     found = set(range(code.parameters + code.captures)) - function.stored()
-    for nodes, is_round in zip(states, function.again, strict=True):
-        if is_round:
-            arguments = nodes[-1].taken[-code.parameters :] if code.parameters else []
+    for nodes, is_restart in zip(states, function.restarts, strict=True):
+        if is_restart:
+            arguments = nodes[-1].operands[-code.parameters :] if code.parameters else []
             found -= {slot for slot, one in enumerate(arguments) if not one.loads(slot)}
     return found
 
 
-def _reached(function: Function, way: int) -> set[int]:
+def _reachable_without(function: Function, branch: int) -> set[int]:
     """The states that are reachable without the given branch of the first state."""
     first, found = function.edges[0], {0}
-    todo = [target for number, target in enumerate(first) if number != way]
+    todo = [target for number, target in enumerate(first) if number != branch]
     while todo:
         state = todo.pop()
         if state not in found:

@@ -30,9 +30,9 @@ _WANTED = {
 _OF_NUMBERS = frozenset({"add", "sub", "mul", "div", "num_eq", "lt", "le", "gt", "ge"})
 WANTS = {name: kind for kind, names in _WANTED.items() for name in names.split()}
 # Limits of the inference of result types: length of a function, calls of one function, and queued calls.
-_LONGEST = 400
-_CALLS = 8
-_LOOKS = 150
+_MAX_WORDS = 400
+_MAX_CALLS = 8
+_MAX_ANALYSES = 150
 
 
 class KnownTypes:
@@ -44,7 +44,7 @@ class KnownTypes:
     """
 
     def __init__(self) -> None:
-        self.before: dict[int, list[Kind]] = {}
+        self.at_entry: dict[int, list[Kind]] = {}
         self.calls: dict[int, tuple[Kind, list[Kind]]] = {}
         self.wanted: dict[int, Kind] = {}
         self.result: Kind | None = None
@@ -53,17 +53,17 @@ class KnownTypes:
 class ResultTypes:
     """Result kinds of the functions of an image, by the kinds of their arguments."""
 
-    def __init__(self, image: Image, whole: Callable[[int], Function]) -> None:
+    def __init__(self, image: Image, function_of: Callable[[int], Function]) -> None:
         self.image = image
-        self.whole = whole
+        self.function_of = function_of
         self.constants = [type_lattice.of_value(value, image) for value in image.constants]
         # None means that no return is known yet.
         self.found: dict[Call, Kind | None] = {}
         self.counts: dict[int, int] = {}
         # The work list, the current call, and the calls that depend on each result.
         self.todo: list[Call] = []
-        self.now: Call | None = None
-        self.askers: dict[Call, set[Call]] = {}
+        self.current: Call | None = None
+        self.dependents: dict[Call, set[Call]] = {}
 
     def of_call(self, callee: Kind, arguments: Sequence[Kind]) -> Kind | None:
         """The result kind of a call; None if no return is known yet."""
@@ -82,39 +82,39 @@ class ResultTypes:
         if call not in self.found:
             code = self.image.functions[index]
             self.counts[index] = self.counts.get(index, 0) + 1
-            if code.handlers or len(code.code) > _LONGEST or self.counts[index] > _CALLS:
+            if code.handlers or len(code.code) > _MAX_WORDS or self.counts[index] > _MAX_CALLS:
                 self.found[call] = "any"
             else:
                 self.found[call] = None
                 self.todo.append(call)
-        if self.now is not None:
-            self.askers.setdefault(call, set()).add(self.now)
+        if self.current is not None:
+            self.dependents.setdefault(call, set()).add(self.current)
             return self.found[call]
-        self.look()
+        self.solve()
         return self.found[call] or "any"
 
-    def look(self) -> None:
+    def solve(self) -> None:
         """Analyse calls until a fixed point is reached."""
-        begun: set[Call] = set()
+        analysed: set[Call] = set()
         while self.todo:
-            call = self.now = self.todo.pop()
-            begun.add(call)
+            call = self.current = self.todo.pop()
+            analysed.add(call)
             old = self.found[call]
-            result = explore(self.whole(call[0]), call[1], self).result
-            if len(begun) > _LOOKS:
+            result = infer_types(self.function_of(call[0]), call[1], self).result
+            if len(analysed) > _MAX_ANALYSES:
                 result = "any"
             elif old is not None:
                 # A result kind only widens: later facts can make a return appear unreachable.
                 result = old if result is None else type_lattice.join([old], [result])[0]
             if result != old:
                 self.found[call] = result
-                self.todo += self.askers.get(call, ())
-        self.now = None
+                self.todo += self.dependents.get(call, ())
+        self.current = None
 
 
-def explore(function: Function, given: Sequence[Kind], results: ResultTypes) -> KnownTypes:
+def infer_types(function: Function, given: Sequence[Kind], results: ResultTypes) -> KnownTypes:
     """Infer the kinds of all slots. given: the kinds of the first slots at the entry."""
-    return _Exploring(function, results).all_from(given)
+    return _Inference(function, results).run(given)
 
 
 def operands_of(part: Part, slots: Sequence[Kind]) -> list[Kind]:
@@ -124,32 +124,32 @@ def operands_of(part: Part, slots: Sequence[Kind]) -> list[Kind]:
     return [("function", part.index, captures), *slots[part.slot : given]]
 
 
-def begin(part: Part, slots: list[Kind], given: Sequence[Kind]) -> None:
+def initialise_slots(part: Part, slots: list[Kind], given: Sequence[Kind]) -> None:
     """Initialise the slots of a function: its arguments, then empty locals."""
     count = len(part.code.slots)
     slots[part.slot : part.slot + count] = [*given, *["null"] * (count - len(given))]
 
 
-class _Exploring:
+class _Inference:
     def __init__(self, function: Function, results: ResultTypes) -> None:
         self.function = function
         self.results = results
         self.known = KnownTypes()
         self.todo: list[int] = []
 
-    def all_from(self, given: Sequence[Kind]) -> KnownTypes:
+    def run(self, given: Sequence[Kind]) -> KnownTypes:
         function, known = self.function, self.known
         for target, _ in function.code.handlers.values():
-            known.before[target] = ["any"] * function.slots
+            known.at_entry[target] = ["any"] * function.slots
             heappush(self.todo, target)
-        self.reach(function.start, [*given, *["null"] * (function.slots - len(given))])
+        self.flow_to(function.start, [*given, *["null"] * (function.slots - len(given))])
         # In order of states, so that later states are analysed less often.
         while self.todo:
             self.state(heappop(self.todo))
         return known
 
-    def reach(self, state: int, found: Sequence[Kind]) -> None:
-        before = self.known.before
+    def flow_to(self, state: int, found: Sequence[Kind]) -> None:
+        before = self.known.at_entry
         old = before.get(state)
         if old is None:
             before[state] = list(found)
@@ -162,12 +162,12 @@ class _Exploring:
             heappush(self.todo, state)
 
     def state(self, state: int) -> None:
-        if state in self.function.outer:
-            slots = list(self.known.before[state])
-            self.leave(state, slots, operands_of(self.function.outer[state], slots))
+        if state in self.function.fallback_calls:
+            slots = list(self.known.at_entry[state])
+            self.exit_state(state, slots, operands_of(self.function.fallback_calls[state], slots))
             return
         function, constants = self.function, self.results.constants
-        slots = list(self.known.before[state])
+        slots = list(self.known.at_entry[state])
         wanted = self.known.wanted
         # Kinds of the operand stack, and the slots from which they were loaded.
         stack: list[Kind] = []
@@ -210,31 +210,31 @@ class _Exploring:
         if function.states[state][-1][1].name == "BRANCH" and stack[-1] == "bool" and origins[-1] >= 0:
             for target, kind in zip(function.edges[state], ("true", "false"), strict=True):
                 slots[origins[-1]] = kind
-                self.reach(target, slots)
+                self.flow_to(target, slots)
             return
-        self.leave(state, slots, stack)
+        self.exit_state(state, slots, stack)
 
-    def leave(self, state: int, slots: list[Kind], stack: list[Kind]) -> None:
+    def exit_state(self, state: int, slots: list[Kind], stack: list[Kind]) -> None:
         function = self.function
         _, row, words = function.states[state][-1]
         part = function.part_of[state]
-        if function.again[state]:
-            begin(
+        if function.restarts[state]:
+            initialise_slots(
                 part,
                 slots,
                 [*stack[len(stack) - words[0] :], *slots[part.slot + words[0] :][: part.code.captures]],
             )
-            self.reach(part.state, slots)
+            self.flow_to(part.state, slots)
             return
         result: Kind | None = "any"
         match row.name:
             case "CALL" | "TAILCALL":
                 arguments = stack[len(stack) - words[0] :]
                 callee = stack[-1 - words[0]]
-                called = function.called.get(state)
+                called = function.inlined_calls.get(state)
                 if called is not None and isinstance(callee, tuple):
-                    begin(called, slots, [*arguments, *callee[2]])
-                    self.reach(called.state, slots)
+                    initialise_slots(called, slots, [*arguments, *callee[2]])
+                    self.flow_to(called.state, slots)
                     return
                 self.known.calls[state] = callee, arguments
                 result = self.results.of_call(callee, arguments)
@@ -250,4 +250,4 @@ class _Exploring:
         if stored is not None:
             slots[stored] = result
         for target in function.edges[state]:
-            self.reach(target, slots)
+            self.flow_to(target, slots)

@@ -7,7 +7,7 @@ and the
 primitive is called. An operand can occur several times in an expression, so it must be a name or a constant
 (`instructions` ensures this), except for the primitives in `IN_ORDER`.
 
-`SECOND` has rules for operands of another type; they are tried if the guard of the first rule fails.
+`ALTERNATIVES` has rules for operands of another type; they are tried if the guard of the first rule fails.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ Quick: TypeAlias = "tuple[str, str]"
 Rule: TypeAlias = "Callable[[Sequence[Typed]], Quick | None]"
 
 # The product of larger integers may exceed the limit of integers.
-_SMALL = 1 << 64
+_SMALL_INTEGER = 1 << 64
 # Python compares integers of one digit in a third of the time; most are.
 _DIGIT = (1 << 30) - 1
 # Shorter lists are within the limit of lists for any reasonable setting of the host.
-_MANY = 1 << 20
+_MAX_LIST = 1 << 20
 # The rest of a shorter list is a copy.
-_FEW = 8
+_MAX_COPIED = 8
 # The entries of a `MapVersion`.
 _ENTRIES = "({0}.entries or {0}.read())"
 # Eight strings of this length are within the limit of strings for any reasonable setting of the host.
-_SHORT = 1 << 16
+_SHORT_TEXT = 1 << 16
 
 # Matches text that refers to a variable outside of string literals, or in the replacement fields of an
 # f-string.
 _VARIABLE = re.compile(r"""[^'"]*\b[sxL]\d+\b|\(*f"[^"]*\{[sx]\d+\}""")
 
 
-def fits(name: str) -> bool:
+def limits_allow(name: str) -> bool:
     """Whether the current limits (`vm.values.bounds`) allow a rule to omit its size check."""
     match name:
         case "string_append" | "to_string":
-            return bounds.MAX_TEXT >= 8 * _SHORT
+            return bounds.MAX_TEXT >= 8 * _SHORT_TEXT
         case "append" | "cons":
-            return bounds.MAX_ITEMS >= _MANY
+            return bounds.MAX_ITEMS >= _MAX_LIST
         case _:
             return bounds.MAX_BITS >= 128
 
 
-def trust() -> tuple[bool, ...]:
+def trusted_limits() -> tuple[bool, ...]:
     """The limits that generated code depends on; part of the key of a translation."""
-    return tuple(fits(name) for name in ("string_append", "cons", "mul"))
+    return tuple(limits_allow(name) for name in ("string_append", "cons", "mul"))
 
 
 def _are_ints(operands: Sequence[Typed]) -> str | None:
@@ -76,7 +76,7 @@ def _are_ints(operands: Sequence[Typed]) -> str | None:
     return " and ".join(f"{one} is int" for one in unsure)
 
 
-def _of_numbers(sign: str) -> Rule:
+def _numeric_rule(sign: str) -> Rule:
     """Rule for two numbers, or for several integers."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
@@ -94,7 +94,7 @@ def _of_numbers(sign: str) -> Rule:
     return rule
 
 
-def _of_floats(sign: str) -> Rule:
+def _float_rule(sign: str) -> Rule:
     """Rule for two operands that may be floats, or one of them and a small integer."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
@@ -152,12 +152,12 @@ def _is_small(text: str, kind: Kind) -> str:
     """Guard that an integer is small; '' if that is known."""
     if kind in ("small", "step") or _is_number(text):
         return ""
-    return f"({text} < {_DIGIT} and {text} > -{_DIGIT} or -{_SMALL} < {text} < {_SMALL})"
+    return f"({text} < {_DIGIT} and {text} > -{_DIGIT} or -{_SMALL_INTEGER} < {text} < {_SMALL_INTEGER})"
 
 
 def _is_number(text: str) -> bool:
     """Whether an operand is a short integer literal."""
-    return text.lstrip("-").isdigit() and abs(int(text)) < _SMALL
+    return text.lstrip("-").isdigit() and abs(int(text)) < _SMALL_INTEGER
 
 
 def _division(name: str, quick: str) -> Rule:
@@ -182,7 +182,7 @@ def _division(name: str, quick: str) -> Rule:
     return rule
 
 
-def _of_one(quick: str) -> Rule:
+def _integer_predicate(quick: str) -> Rule:
     """Rule for a predicate of one integer."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
@@ -214,7 +214,7 @@ def _equal(operands: Sequence[Typed]) -> Quick | None:
     return f"{left} == {right}", f"({are_ints} or {are_texts})"
 
 
-def _is(test: str) -> Rule:
+def _type_test(test: str) -> Rule:
     def rule(operands: Sequence[Typed]) -> Quick | None:
         text, _ = operands[0]
         return (test.format(text), "") if text.isidentifier() else None
@@ -267,7 +267,7 @@ def _short_rest(operands: Sequence[Typed]) -> Quick | None:
     ((items, kind),) = operands
     if not items.isidentifier() or kind == "pair":
         return None
-    return f"{items}[1:]", f"{_is_array(items, kind)}0 < len({items}) < {_FEW}"
+    return f"{items}[1:]", f"{_is_array(items, kind)}0 < len({items}) < {_MAX_COPIED}"
 
 
 def _is_array(items: str, kind: Kind) -> str:
@@ -280,7 +280,7 @@ def _cons(operands: Sequence[Typed]) -> Quick | None:
     if not tail.isidentifier():
         return None
     test = "" if kind == "pair" else f"type({tail}) is Pair and "
-    return f"Pair({item}, {tail}, {tail}.length + 1)", f"{test}{tail}.length < {_MANY}"
+    return f"Pair({item}, {tail}, {tail}.length + 1)", f"{test}{tail}.length < {_MAX_LIST}"
 
 
 def _nth(operands: Sequence[Typed]) -> Quick | None:
@@ -321,7 +321,7 @@ def _length_of_pairs(operands: Sequence[Typed]) -> Quick | None:
     return f"{items}.length", f"type({items}) is Pair"
 
 
-def _of_two_pairs(field: str) -> Rule:
+def _pair_of_pair_rule(field: str) -> Rule:
     """Rule for a list that begins with two pairs."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
@@ -358,7 +358,7 @@ def are_map_and_key(map_: Typed, key: Typed) -> list[str]:
     return [test for test in tests if test]
 
 
-def _of_dict(quick: str) -> Rule:
+def _dict_rule(quick: str) -> Rule:
     """Rule for a key and a dict, or either form of map if the operand is known to be a map."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
@@ -374,7 +374,7 @@ def _of_dict(quick: str) -> Rule:
     return rule
 
 
-def _of_version(quick: str) -> Rule:
+def _version_rule(quick: str) -> Rule:
     """Rule for a `MapVersion`, without the calls of the primitive."""
 
     def rule(operands: Sequence[Typed]) -> Quick | None:
@@ -431,7 +431,7 @@ def _is_short(text: str, kind: Kind) -> str:
     """Guard that an operand is a short string or a small integer."""
     if kind in INTEGERS:
         return _is_small(text, kind)
-    is_short = f"len({text}) < {_SHORT}"
+    is_short = f"len({text}) < {_SHORT_TEXT}"
     if kind == "str":
         return is_short
     return f"(type({text}) is str and {is_short} or type({text}) is int and {_is_small(text, 'int')})"
@@ -507,35 +507,35 @@ def _select(operands: Sequence[Typed]) -> Quick:
 
 
 RULES: dict[str, Rule] = {
-    "add": _of_numbers("+"),
-    "sub": _of_numbers("-"),
+    "add": _numeric_rule("+"),
+    "sub": _numeric_rule("-"),
     "mul": _product,
     "div": _quotient,
-    "num_eq": _of_numbers("=="),
-    "lt": _of_numbers("<"),
-    "le": _of_numbers("<="),
-    "gt": _of_numbers(">"),
-    "ge": _of_numbers(">="),
+    "num_eq": _numeric_rule("=="),
+    "lt": _numeric_rule("<"),
+    "le": _numeric_rule("<="),
+    "gt": _numeric_rule(">"),
+    "ge": _numeric_rule(">="),
     "quotient": _division("quotient", "{} // {}"),
     "remainder": _division("remainder", "{} % {}"),
     "modulo": _division("modulo", "{} % {}"),
-    "is_even": _of_one("{} & 1 == 0"),
-    "is_odd": _of_one("{} & 1 == 1"),
-    "is_zero": _of_one("{} == 0"),
-    "is_positive": _of_one("{} > 0"),
-    "is_negative": _of_one("{} < 0"),
+    "is_even": _integer_predicate("{} & 1 == 0"),
+    "is_odd": _integer_predicate("{} & 1 == 1"),
+    "is_zero": _integer_predicate("{} == 0"),
+    "is_positive": _integer_predicate("{} > 0"),
+    "is_negative": _integer_predicate("{} < 0"),
     "eq": _equal,
     "not": lambda operands: (f"not {operands[0][0]}", ""),
-    "is_null": _is("{} is None"),
-    "is_nil": _is("{0} is NIL or {0} is None"),
-    "is_string": _is("type({}) is str"),
-    "is_map": _is("type({0}) is dict or type({0}) is MapVersion"),
-    "is_symbol": _is("type({}) is Symbol"),
-    "is_boolean": _is("type({}) is bool"),
-    "is_number": _is("type({0}) is int or type({0}) is float"),
-    "is_function": _is("type({}) is FunctionValue"),
-    "is_pair": _is("type({0}) is Pair or type({0}) is tuple and {0} is not NIL or type({0}) in LONG"),
-    "is_list": _is("type({0}) is Pair or type({0}) is tuple or type({0}) in LONG"),
+    "is_null": _type_test("{} is None"),
+    "is_nil": _type_test("{0} is NIL or {0} is None"),
+    "is_string": _type_test("type({}) is str"),
+    "is_map": _type_test("type({0}) is dict or type({0}) is MapVersion"),
+    "is_symbol": _type_test("type({}) is Symbol"),
+    "is_boolean": _type_test("type({}) is bool"),
+    "is_number": _type_test("type({0}) is int or type({0}) is float"),
+    "is_function": _type_test("type({}) is FunctionValue"),
+    "is_pair": _type_test("type({0}) is Pair or type({0}) is tuple and {0} is not NIL or type({0}) in LONG"),
+    "is_list": _type_test("type({0}) is Pair or type({0}) is tuple or type({0}) in LONG"),
     "unbox": _unbox,
     "unbox_set": _unbox_set,
     "append": _append,
@@ -546,40 +546,40 @@ RULES: dict[str, Rule] = {
     "second": _item(1),
     "third": _item(2),
     "rest": _rest,
-    "rest_of_rest": _of_two_pairs("tail"),
+    "rest_of_rest": _pair_of_pair_rule("tail"),
     "list": _list,
     "min": _extreme("min", "<="),
     "max": _extreme("max", ">="),
-    "has_key": _of_dict("{1} in {0}"),
+    "has_key": _dict_rule("{1} in {0}"),
     "to_string": _to_string,
     "string_eq": _of_texts("=="),
     "string_lt": _of_texts("<"),
     "string_length": _string_length,
     "substring": _substring,
-    "get": _of_dict("{0}.get({2})"),
-    "get_or": _of_dict("{0}.get({2})"),
+    "get": _dict_rule("{0}.get({2})"),
+    "get_or": _dict_rule("{0}.get({2})"),
     "put": _put,
     "map": _map,
     "string_append": _joined,
     "select": _select,
 }
 
-SECOND: dict[str, Rule] = {
+ALTERNATIVES: dict[str, Rule] = {
     "first": _item(0),
     "rest": _short_rest,
     "length": _length_of_pairs,
-    "second": _of_two_pairs("head"),
-    "has_key": _of_version("{1} in {0}"),
-    "get": _of_version("{0}.get({2})"),
-    "get_or": _of_version("{0}.get({2})"),
+    "second": _pair_of_pair_rule("head"),
+    "has_key": _version_rule("{1} in {0}"),
+    "get": _version_rule("{0}.get({2})"),
+    "get_or": _version_rule("{0}.get({2})"),
     "put": _put_in_version,
-    "add": _of_floats("+"),
-    "sub": _of_floats("-"),
-    "mul": _of_floats("*"),
-    "lt": _of_floats("<"),
-    "le": _of_floats("<="),
-    "gt": _of_floats(">"),
-    "ge": _of_floats(">="),
+    "add": _float_rule("+"),
+    "sub": _float_rule("-"),
+    "mul": _float_rule("*"),
+    "lt": _float_rule("<"),
+    "le": _float_rule("<="),
+    "gt": _float_rule(">"),
+    "ge": _float_rule(">="),
 }
 # Primitives whose expression contains each operand once, in order.
 IN_ORDER = frozenset({"list", "map"})

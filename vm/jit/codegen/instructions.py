@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from ..analysis.liveness import ONLY
+from ..analysis.liveness import SINGLETONS
 from ..analysis.type_inference import WANTS, KnownTypes
 from ..analysis.uniqueness import ALONE, InPlace
 from ..model import type_lattice
 from ..model.function import Function, operation
 from ..model.type_lattice import INTEGERS, Kind
-from .inline import IN_ORDER, RULES, SECOND, Rule, are_map_and_key, fits
+from .inline import ALTERNATIVES, IN_ORDER, RULES, Rule, are_map_and_key, limits_allow
 from .python_text import MARK, Statement, grow, mark
 from .type_flags import Flags
 
@@ -53,7 +53,7 @@ class Operand:
         self.applied: tuple[str, str] | None = None
 
 
-class Liberties:
+class Optimizations:
     """Optimisations that are valid for one text; see `uniqueness` and `range_checks`.
 
     Attributes:
@@ -61,7 +61,7 @@ class Liberties:
         maps: `put` instructions that may change their map in place: offset → name of the map's slot.
         boxes: `put` instructions that may change the map of a box in place (`InPlace`).
         below: `nth` instructions without a range check.
-        once: growing lists that get one item per iteration.
+        once_per_iteration: growing lists that get one item per iteration.
     """
 
     def __init__(
@@ -70,7 +70,9 @@ class Liberties:
         self.growing = {f"s{slot}" for slot in growing}
         self.maps = {offset: f"s{slot}" for offset, slot in inplace.maps.items()} if inplace else {}
         self.boxes = inplace.boxes if inplace else {}
-        self.once = {f"s{slot}" for slot in inplace.growing} & self.growing if inplace else set()
+        self.once_per_iteration = (
+            {f"s{slot}" for slot in inplace.growing} & self.growing if inplace else set()
+        )
         self.below = set(below)
 
 
@@ -81,10 +83,14 @@ class Instructions:
     """
 
     def __init__(
-        self, function: Function, known: KnownTypes, version: Version, liberties: Liberties | None = None
+        self,
+        function: Function,
+        known: KnownTypes,
+        version: Version,
+        optimizations: Optimizations | None = None,
     ) -> None:
         self.function = function
-        self.liberties = liberties or Liberties()
+        self.optimizations = optimizations or Optimizations()
         self.image = function.image
         self.known = known
         self.version = version
@@ -97,48 +103,52 @@ class Instructions:
         self.sources: dict[str, str] = {}
         # What replaces each STORE (`Liveness.plan`), and whether the following LOAD has been replaced.
         self.plans: dict[int, str] = {}
-        self.is_kept = False
+        self.skips_load = False
         # Added to the offsets of this state's marks.
-        self.ahead = 0
+        self.mark_shift = 0
         # The local that counts upwards from 0 or more; the list over whose items a loop iterates
         # (`counted_loops`).
-        self.rising = ""
+        self.rising_index = ""
         self.items = ""
         # The lists that are known to have room for another item.
         self.has_room: set[str] = set()
         # A slot that is read only once, immediately, and the expression of its value.
-        self.asked: tuple[int, str] = -1, ""
+        self.forwarded: tuple[int, str] = -1, ""
 
-    def enter(self, state: int) -> None:
+    def begin_state(self, state: int) -> None:
         self.temporaries = 0
         self.sources = {}
-        self.kinds = list(self.known.before[state])
+        self.kinds = list(self.known.at_entry[state])
         self.stack = []
         self.out = []
 
     def mark(self, offset: int) -> str:
-        return mark(offset | self.ahead)
+        return mark(offset | self.mark_shift)
 
-    def work(self, offset: int, name: str, operands: tuple[int, ...]) -> None:
+    def emit(self, offset: int, name: str, operands: tuple[int, ...]) -> None:
         match name:
             case "CONST":
                 text, kind = self.constant(operands[0])
                 self.stack.append(Operand(text, kind, True))
-            case "LOAD" if self.is_kept:
-                self.is_kept = False
-            case "LOAD" if self.asked[0] == operands[0]:
-                self.stack.append(Operand(self.asked[1], "any", False))
-                self.asked = -1, ""
+            case "LOAD" if self.skips_load:
+                self.skips_load = False
+            case "LOAD" if self.forwarded[0] == operands[0]:
+                self.stack.append(Operand(self.forwarded[1], "any", False))
+                self.forwarded = -1, ""
             case "LOAD":
                 kind = self.kinds[operands[0]]
-                text = ONLY.get(kind, "") if isinstance(kind, str) else ""
+                text = SINGLETONS.get(kind, "") if isinstance(kind, str) else ""
                 self.stack.append(Operand(text or self.function.names[operands[0]], kind, True))
             case "PRIM":
                 self.primitive(offset, self.image.constants[operands[0]], operands[1])
             case "CLOSURE":
                 taken = self.take(operands[1])
                 captures = [one.text for one in taken]
-                text = f"FunctionValue({operands[0]}, {listed(captures)})" if captures else f"L{operands[0]}"
+                text = (
+                    f"FunctionValue({operands[0]}, {tuple_display(captures)})"
+                    if captures
+                    else f"L{operands[0]}"
+                )
                 kind = type_lattice.of_closure(operands[0], [one.kind for one in taken])
                 self.stack.append(Operand(text, kind, not captures, captures))
             case "STORE":
@@ -146,18 +156,18 @@ class Instructions:
                 self.kinds[operands[0]] = value.kind
                 plan = self.plans.get(offset)
                 name = f"s{operands[0]}"
-                if name in self.liberties.growing and value.text != name and plan != "drop":
+                if name in self.optimizations.growing and value.text != name and plan != "drop":
                     self.out.append(grow(name, value.text))
                     value = Operand(name, "any", True)
                 if plan == "keep":
                     self.stack.append(value)
-                    self.is_kept = True
+                    self.skips_load = True
                 elif plan == "drop":
-                    self.out += effects(value.text)
+                    self.out += effect_statements(value.text)
                 else:
                     if value.text != name:
                         self.out.append(f"{name} = {value.text}")
-                    self.out += self.flags.after(name, value.kind)
+                    self.out += self.flags.update(name, value.kind)
             case "SETBOX":
                 box, value = self.take(2)
                 if not box.text.isidentifier():
@@ -197,11 +207,13 @@ class Instructions:
         return Operand(name, operand.kind, True)
 
     def primitive(self, offset: int, name: str, count: int) -> None:
-        rule = RULES.get(name) if fits(name) else None
-        if rule is not None and self.combine(offset, name, count, rule):
+        rule = RULES.get(name) if limits_allow(name) else None
+        if rule is not None and self.nest_operand(offset, name, count, rule):
             return
         taken = self.take(count, rule is not None and name not in IN_ORDER)
-        if self.take_liberty(offset, name, taken) or (name == "applied" and self.fill_in(offset, *taken)):
+        if self.emit_optimized(offset, name, taken) or (
+            name == "applied" and self.emit_applied(offset, *taken)
+        ):
             return
         kind = type_lattice.of_result(name, [one.kind for one in taken])
         # The call of the primitive, if it is needed, must be on its own line.
@@ -211,23 +223,23 @@ class Instructions:
         if found is None:
             self.stack.append(Operand(f"({slow})", kind, False))
             return
-        quick, condition = map(self.flags.within, found)
-        second = SECOND[name](typed) if condition and name in SECOND else None
+        quick, condition = map(self.flags.replace_tests, found)
+        second = ALTERNATIVES[name](typed) if condition and name in ALTERNATIVES else None
         has_second = second is not None and second != found
         if has_second:
-            other, when = map(self.flags.within, second)  # type: ignore[arg-type]
+            other, when = map(self.flags.replace_tests, second)  # type: ignore[arg-type]
             slow = f"{other} if {when} else {slow}"
-        self.stack.append(_chosen(quick, condition, slow, kind, type_lattice.of_quick(name, kind)))
+        self.stack.append(_conditional(quick, condition, slow, kind, type_lattice.of_quick(name, kind)))
         if has_second and name not in WANTS:
             # Both alternatives are equally likely: code specialised for the first would be slow for the
             # second.
             self.stack[-1].choice = None
 
-    def combine(self, offset: int, name: str, count: int, rule: Rule) -> bool:
+    def nest_operand(self, offset: int, name: str, count: int, rule: Rule) -> bool:
         """Nest the expression of an operand in that of the primitive; False if that is not possible."""
         taken = self.stack[len(self.stack) - count :]
         inner = [index for index, one in enumerate(taken) if not one.is_atom]
-        if len(inner) != 1 or self.is_liberty(offset, name):
+        if len(inner) != 1 or self.is_optimized(offset, name):
             return False
         operand = taken[inner[0]]
         if operand.choice is None or len(operand.text) > _LONGEST:
@@ -239,7 +251,7 @@ class Instructions:
         if found is None or found[0].count(_PLACE) != 1 or _PLACE in found[1]:
             return False
         del self.stack[len(self.stack) - count :]
-        quick, condition = map(self.flags.within, found)
+        quick, condition = map(self.flags.replace_tests, found)
         texts = [one.text for one in taken]
         if not condition:
             texts[inner[0]] = first_slow
@@ -247,10 +259,10 @@ class Instructions:
         both = " and ".join(test for test in (first_condition, condition) if test)
         kind = type_lattice.of_result(name, [one.kind for one in taken])
         text = quick.replace(_PLACE, f"({first})")
-        self.stack.append(_chosen(text, both, slow, kind, type_lattice.of_quick(name, kind)))
+        self.stack.append(_conditional(text, both, slow, kind, type_lattice.of_quick(name, kind)))
         return True
 
-    def fill_in(self, offset: int, function: Operand, values: Operand) -> bool:
+    def emit_applied(self, offset: int, function: Operand, values: Operand) -> bool:
         """Translate `applied` together with the following call, which would take it apart (`call`)."""
         function, values = map(self.atom, (function, values))
         if not _VARIABLE.fullmatch(function.text):
@@ -266,9 +278,9 @@ class Instructions:
         self.stack.append(made)
         return True
 
-    def is_liberty(self, offset: int, name: str) -> bool:
-        """Whether an optimisation that is specific to this text applies (`take_liberty`)."""
-        own = self.liberties
+    def is_optimized(self, offset: int, name: str) -> bool:
+        """Whether an optimisation that is specific to this text applies (`emit_optimized`)."""
+        own = self.optimizations
         return (
             offset in own.maps
             or offset in own.boxes
@@ -276,46 +288,46 @@ class Instructions:
             or (name in ("cons", "reverse") and bool(own.growing))
         )
 
-    def take_liberty(self, offset: int, name: str, taken: list[Operand]) -> bool:
+    def emit_optimized(self, offset: int, name: str, taken: list[Operand]) -> bool:
         """Write a primitive with an optimisation that is specific to this text; False if none applies."""
         texts = [one.text for one in taken]
-        growing = self.liberties.growing
+        growing = self.optimizations.growing
         if name == "cons" and texts[1] in growing:
             item, slot = texts
-            self.written()
+            self.flush_operands()
             if slot not in self.has_room:
                 self.out.append((f"if len({slot}) > m{slot[1:]}", [f"({self.mark(offset)}FULL())"]))
             self.out.append(f"{slot}.append({item})")
             self.stack.append(Operand(slot, "any", True))
         elif name == "reverse" and texts[0] in growing:
-            text = f"(tuple({texts[0]}[1:]) if {texts[0]}[0] is NIL else TURNED({texts[0]}))"
+            text = f"(tuple({texts[0]}[1:]) if {texts[0]}[0] is NIL else REVERSED({texts[0]}))"
             self.stack.append(Operand(text, "array", False))
-        elif offset in self.liberties.maps and self.is_alone(self.liberties.maps[offset], taken):
+        elif offset in self.optimizations.maps and self.is_alone(self.optimizations.maps[offset], taken):
             slot, key, value = texts
-            self.written()
+            self.flush_operands()
             typed = [(one.text, one.kind) for one in taken]
             tests = " and ".join([f"REFS({slot}) == {ALONE}", *are_map_and_key(*typed[:2])])
             quick = RULES["put"](typed)
             assert quick is not None
-            second = SECOND["put"](typed)
+            second = ALTERNATIVES["put"](typed)
             assert second is not None
             slow = f"{second[0]} if {second[1]} else {self.mark(offset)}P_put({', '.join(texts)})"
-            other = _chosen(*quick, slow, "map", "map")
+            other = _conditional(*quick, slow, "map", "map")
             self.out.append((f"if {tests}", [f"{slot}[{key}] = {value}"]))
             self.out.append(("else", [f"{slot} = {other.text}"]))
             self.stack.append(Operand(slot, "map", True))
-        elif offset in self.liberties.boxes:
-            self.put_in_box(offset, taken)
-        elif offset in self.liberties.below:
+        elif offset in self.optimizations.boxes:
+            self.emit_box_put(offset, taken)
+        elif offset in self.optimizations.below:
             (index, kind), (items, _) = typed = [(one.text, one.kind) for one in taken]
             if taken[0].kind == "array":
                 (items, _), (index, kind) = typed
             if kind not in INTEGERS:
                 return False
-            if self.items and index == self.rising:
+            if self.items and index == self.rising_index:
                 self.stack.append(Operand("i", "any", True))
                 return True
-            if index == self.rising:
+            if index == self.rising_index:
                 self.stack.append(Operand(f"({items}[{index}])", "any", False))
                 return True
             call = f"{self.mark(offset)}P_nth({index}, {items})"
@@ -329,13 +341,13 @@ class Instructions:
         others = [one for one in (*taken[1:], *self.stack) if one.is_atom or one.captures is not None]
         return taken[0].text == slot and not any(slot in _WORDS.findall(one.text) for one in others)
 
-    def put_in_box(self, offset: int, taken: list[Operand]) -> None:
+    def emit_box_put(self, offset: int, taken: list[Operand]) -> None:
         """Translate a `put` between `unbox` and SETBOX of the same box. Other references to the map are
         released
         first.
         """
-        self.written()
-        slot, kept = self.liberties.boxes[offset]
+        self.flush_operands()
+        slot, kept = self.optimizations.boxes[offset]
         old, key, value = (one.text for one in taken)
         source = self.sources.get(old)
         holders = [name for name, text in self.sources.items() if text == source and name not in (key, value)]
@@ -349,7 +361,7 @@ class Instructions:
         self.out.append(("else", [f"{map_} = ({self.mark(offset)}P_put({map_}, {key}, {value}))"]))
         self.stack.append(Operand(map_, "map", False))
 
-    def written(self) -> None:
+    def flush_operands(self) -> None:
         """Emit all operands on the stack before a statement."""
         for index, one in enumerate(self.stack):
             if one.captures is None:
@@ -363,7 +375,7 @@ class Instructions:
             function, values = callee.applied
             first = [one.text for one in self.take(count, False)]
             self.stack.pop()
-            whole = listed([*first, f"*{values}"]) if first else values
+            whole = tuple_display([*first, f"*{values}"]) if first else values
             return f"({self.mark(offset)}APPLY({function}, {whole}))"
         operands = self.take(count + 1, not callee.is_atom)
         value, *texts = [one.text for one in operands]
@@ -383,14 +395,14 @@ class Instructions:
         texts = [one.text for one in arguments]
         assert isinstance(callee.kind, tuple)
         given = [one.kind for one in arguments]
-        own = f"{callee.text}.captures" if callee.captures is None else listed(callee.captures)
+        own = f"{callee.text}.captures" if callee.captures is None else tuple_display(callee.captures)
         if operation(self.image, function, count) is not None:
             return f"({self.mark(offset)}C{count}[{function}]({', '.join([own, *texts])}))"
         if code.rest and count >= code.parameters - 1:
-            texts[code.parameters - 1 :] = [listed(texts[code.parameters - 1 :])]
+            texts[code.parameters - 1 :] = [tuple_display(texts[code.parameters - 1 :])]
             given[code.parameters - 1 :] = ["array"]
         elif count != code.parameters:
-            return f"({self.mark(offset)}CALL({callee.text}, {listed(texts)}))"
+            return f"({self.mark(offset)}CALL({callee.text}, {tuple_display(texts)}))"
         version = type_lattice.given([*given, *callee.kind[2]])
         if any(kind != "any" for kind in version):
             name = self.version(function, version)
@@ -418,7 +430,7 @@ class Instructions:
         return f"K{index}", type_lattice.of_value(value, self.image)
 
 
-def _chosen(quick: str, condition: str, slow: str, kind: Kind, quick_kind: Kind) -> Operand:
+def _conditional(quick: str, condition: str, slow: str, kind: Kind, quick_kind: Kind) -> Operand:
     """A conditional expression: `quick` under the guard, otherwise `slow`."""
     text = f"({quick} if {condition} else {slow})" if condition else f"({quick})"
     made = Operand(text, kind, False)
@@ -426,11 +438,11 @@ def _chosen(quick: str, condition: str, slow: str, kind: Kind, quick_kind: Kind)
     return made
 
 
-def effects(text: str) -> list[Statement]:
+def effect_statements(text: str) -> list[Statement]:
     """The statement for an expression whose value is not used."""
     return [text] if MARK in text else []
 
 
-def listed(texts: list[str]) -> str:
+def tuple_display(texts: list[str]) -> str:
     """A tuple display."""
     return f"({''.join(f'{text}, ' for text in texts)})"

@@ -18,7 +18,7 @@ MARK = "\x01"
 _MARK = re.compile(MARK + "(\\d+)\x02")
 _INDENT = " "
 # Offsets are smaller; a mark above this value also encodes the ticks charged in advance (`Function.ahead`).
-AHEAD = 1 << 50
+PREPAID = 1 << 50
 
 
 class Text:
@@ -42,7 +42,7 @@ class Text:
                 todo += [(depth + 1, inner) for inner in reversed(body or ["pass"])]
                 line = f"{head}:"
             elif isinstance(statement, Arrival):
-                if not statement.is_told:
+                if not statement.is_needed:
                     line = "pass"
                 else:
                     line = f"at = {statement.target}"
@@ -64,22 +64,22 @@ class Places:
     def __init__(self, function: Function, offsets: list[int]) -> None:
         self.function = function
         self.offsets = offsets
-        self.found: dict[int, tuple[Place, ...]] = {}
+        self.cache: dict[int, tuple[Place, ...]] = {}
 
-    def unused(self, line: int, frame: FrameType) -> int:
+    def unused_ticks(self, line: int, frame: FrameType) -> int:
         """The number of ticks that were charged in advance for code after a line (`counted_loops`)."""
-        number = self.offsets[line] // AHEAD
-        return self.function.ahead[number - 1].ticks(frame.f_locals) if number else 0
+        number = self.offsets[line] // PREPAID
+        return self.function.prepaid_ticks[number - 1].ticks(frame.f_locals) if number else 0
 
-    def is_ahead(self, line: int) -> bool:
+    def has_prepaid(self, line: int) -> bool:
         """Whether ticks may have been charged in advance for code after a line."""
-        return self.offsets[line] >= AHEAD
+        return self.offsets[line] >= PREPAID
 
     def __getitem__(self, line: int) -> tuple[Place, ...]:
-        offset = self.offsets[line] % AHEAD
-        frames = self.found.get(offset)
+        offset = self.offsets[line] % PREPAID
+        frames = self.cache.get(offset)
         if frames is None:
-            frames = self.found[offset] = self.function.frames(offset)
+            frames = self.cache[offset] = self.function.frames(offset)
         return frames
 
 
@@ -93,10 +93,10 @@ class Arrival:
 
     def __init__(self, target: int) -> None:
         self.target = target
-        self.is_told = False
+        self.is_needed = False
 
 
-class Told(Arrival):
+class ArrivalDemand(Arrival):
     """Marks that later arrivals at a state must also assign `at`."""
 
     def __init__(self) -> None:
@@ -106,9 +106,9 @@ class Told(Arrival):
 def grow(name: str, base: str) -> str:
     """The statement that begins a growing list (`uniqueness.grow`); the empty list needs no call."""
     if base in ("NIL", "None"):
-        made = f"[{base}], MOST"
+        made = f"[{base}], MAX_ITEMS"
     elif base.isidentifier():
-        made = f"([NIL], MOST) if {base} is NIL else GROW({base})"
+        made = f"([NIL], MAX_ITEMS) if {base} is NIL else GROW({base})"
     else:
         made = f"GROW({base})"
     return f"{name}, m{name[1:]} = {made}"

@@ -21,19 +21,19 @@ from collections.abc import Iterable, Sequence
 
 from ...code.image import Image
 from ...code.opcodes import ROWS, decode
-from ..analysis.assignment import assigned
-from ..analysis.partial_inlining import leaves_of
+from ..analysis.assignment import assigned_slots
+from ..analysis.partial_inlining import find_leaves
 from ..analysis.range_checks import RangeChecks
-from ..analysis.type_inference import KnownTypes, ResultTypes, explore
+from ..analysis.type_inference import KnownTypes, ResultTypes, infer_types
 from ..analysis.uniqueness import InPlace
 from ..model.control_flow import FlowGraph
 from ..model.function import NOWHERE, Function, Operation, operation, tail_callee
-from ..model.slots import Slots
+from ..model.slots import AssignedSlots
 from ..model.type_lattice import INTEGERS, Kind
-from .instructions import Instructions, Liberties, Operand, listed
+from .instructions import Instructions, Operand, Optimizations, tuple_display
 from .python_text import Statement, Text, grow, mark, tick
-from .states import Writer, emptied
-from .structurer import Nested
+from .states import Writer, clear_locals
+from .structurer import TooDeep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,18 +42,18 @@ if TYPE_CHECKING:
 # The reason for not translating a program with an opcode that only the interpreter implements.
 ONLY_INTERPRETED = "which only the interpreter runs"
 # Functions with more states are not translated, because of the size of their text.
-MOST_STATES = 3000
+MAX_STATES = 3000
 # Limit of versions of a function, besides the generic one.
-_VERSIONS = 8
+_MAX_VERSIONS = 8
 # Functions with at least this many words of code get no speculative version for integers.
-_LONG = 400
+_MAX_SPECULATED_WORDS = 400
 # Limits of inlining: words of code of the inlined function and of the whole text, and nesting of a function
 # in itself.
-_SMALL = 120
-_WHOLE = 500
-_INSIDE = 4
+_MAX_INLINED_WORDS = 120
+_MAX_TEXT_WORDS = 500
+_MAX_NESTING = 4
 # Limit of operands of a primitive that replaces a call of a function that applies it.
-_OPERANDS = 4
+_MAX_OPERANDS = 4
 # A call through a table is always at the start of a line (`python_text.mark`); string constants never are.
 _TABLES = re.compile(r"(?m)^C(\d+)\[")
 _TYPES = {"int": "int", "float": "float", "box": "Box"}
@@ -63,8 +63,8 @@ def obstacle(image: Image) -> str | None:
     """The reason why a program cannot be translated; None if it can."""
     interpreted = {row.number for row in ROWS if not row.is_translated}
     for code in image.functions:
-        if len(code.states) > MOST_STATES:
-            return f"`{code.name}` has {len(code.states):,} states, and {MOST_STATES:,} are the most"
+        if len(code.states) > MAX_STATES:
+            return f"`{code.name}` has {len(code.states):,} states; the limit is {MAX_STATES:,}"
         if interpreted:
             for _, row, _ in decode(code.code):
                 if row.number in interpreted:
@@ -87,7 +87,7 @@ class Version:
         self.is_plain = is_plain
 
 
-class Made:
+class CompiledText:
     """A compiled text.
 
     tables: the argument counts of the call tables that it refers to.
@@ -104,44 +104,44 @@ class Made:
 class Translator:
     """Translator of the functions of one image, shared by all machines that run it.
 
-    made: the compiled texts. places: the (function, state) pairs at which functions have been entered.
+    compiled: the compiled texts. entered: the (function, state) pairs at which functions have been entered.
     """
 
     def __init__(self, image: Image) -> None:
         self.image = image
-        self.made: dict[Any, Made] = {}
-        self.places: set[tuple[int, int]] = set()
-        self.wholes: dict[int, tuple[Function, FlowGraph]] = {}
-        self.slots: dict[int, Slots] = {}
-        self.operations: dict[tuple[int, int], tuple[Function, Slots]] = {}
-        self.results = ResultTypes(image, lambda index: self.whole(index)[0])
+        self.compiled: dict[Any, CompiledText] = {}
+        self.entered: set[tuple[int, int]] = set()
+        self.plain_functions: dict[int, tuple[Function, FlowGraph]] = {}
+        self.slots: dict[int, AssignedSlots] = {}
+        self.operations: dict[tuple[int, int], tuple[Function, AssignedSlots]] = {}
+        self.results = ResultTypes(image, lambda index: self.plain(index)[0])
         self.versions: dict[tuple[int, tuple[Kind, ...], bool], Version] = {}
         self.named: dict[str, Version] = {}
         self.counts: dict[int, int] = {}
         self.uses: set[str] = set()
-        self.tailed: dict[int, set[int]] = {}
+        self.tail_callee_sets: dict[int, set[int]] = {}
 
-    def whole(self, index: int) -> tuple[Function, FlowGraph]:
+    def plain(self, index: int) -> tuple[Function, FlowGraph]:
         """A function without inlined calls, and its control flow graph."""
-        found = self.wholes.get(index)
+        found = self.plain_functions.get(index)
         if found is None:
             function = Function(self.image, index)
-            found = self.wholes[index] = function, FlowGraph(function.edges, function.roots)
+            found = self.plain_functions[index] = function, FlowGraph(function.edges, function.roots)
         return found
 
-    def spread_out(self, index: int, count: int) -> tuple[Function, Slots]:
+    def unpacked(self, index: int, count: int) -> tuple[Function, AssignedSlots]:
         """A function that applies a primitive, specialised to `count` parameters, and its assigned slots."""
         found = self.operations.get((index, count))
         if found is None:
             function = Operation(self.image, index, count)
-            found = self.operations[index, count] = function, assigned(function)
+            found = self.operations[index, count] = function, assigned_slots(function)
         return found
 
-    def filled(self, index: int) -> Slots:
+    def assigned_slots(self, index: int) -> AssignedSlots:
         """The assigned slots of a function without inlined calls."""
         found = self.slots.get(index)
         if found is None:
-            found = self.slots[index] = assigned(self.whole(index)[0])
+            found = self.slots[index] = assigned_slots(self.plain(index)[0])
         return found
 
     # --- versions ---------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class Translator:
         version = self.versions.get((index, given, is_plain))
         if version is None:
             count = self.counts[index] = self.counts.get(index, 0) + 1
-            if count > _VERSIONS and not is_plain:
+            if count > _MAX_VERSIONS and not is_plain:
                 given = ("any",) * len(given)
                 version = self.versions.get((index, given, is_plain))
             if version is None:
@@ -160,7 +160,7 @@ class Translator:
         self.uses.add(version.name)
         return version.name
 
-    def fitting(self, index: int, given: tuple[Kind, ...]) -> str:
+    def fitting_version(self, index: int, given: tuple[Kind, ...]) -> str:
         """The name of a version of a function for these kinds; an existing one if possible."""
         own = (one for one in self.named.values() if one.index == index and not one.is_plain)
         for version in own:
@@ -168,7 +168,7 @@ class Translator:
                 return version.name
         return self.version(index, given)
 
-    def function(self, index: int) -> Text:
+    def generic(self, index: int) -> Text:
         """`F<index>`: the function with its captures as a tuple, followed by its parameters."""
         code = self.image.functions[index]
         given = ("any",) * (code.parameters + code.captures)
@@ -189,31 +189,33 @@ class Translator:
     def entry(self, index: int, state: int, given: Sequence[Kind]) -> Text:
         """`E<index>_<state>`: the function from a state on; it takes all slots in a list."""
         function = Function(self.image, index, state)
-        function.leave_loops(self.whole(index)[1])
+        function.leave_loops(self.plain(index)[1])
         name = f"E{index}_{state}"
         own = _names(0, len(function.code.slots))
         head: list[Statement] = [f"{''.join(f'{slot}, ' for slot in own)}= slots"] if own else []
         self.uses = set()
         body, _ = self.body(function, given)
-        return self.finished(name, function, [(f"def {name}(slots)", [*head, *body])])
+        return self.make_text(name, function, [(f"def {name}(slots)", [*head, *body])])
 
     def text(self, version: Version, parameters: list[str], head: list[Statement]) -> Text:
         index = version.index
         given, known = list(version.given), None
-        if not version.is_plain and len(self.image.functions[index].code) < _LONG:
-            given, known = self.hopes(index, given)
+        if not version.is_plain and len(self.image.functions[index].code) < _MAX_SPECULATED_WORDS:
+            given, known = self.speculate(index, given)
         self.uses = set()
-        hoped = [slot for slot, kind in enumerate(given) if kind != version.given[slot]]
-        tests = [f"type(s{slot}) is not {_TYPES[str(given[slot])]}" for slot in hoped]
+        speculated = [slot for slot, kind in enumerate(given) if kind != version.given[slot]]
+        tests = [f"type(s{slot}) is not {_TYPES[str(given[slot])]}" for slot in speculated]
         function = Function(self.image, index)
-        function.parts[0].filled = self.filled(index)
-        partners = self.partners(index)
-        if partners:
-            function.merge((self.whole(partner)[0], self.filled(partner)) for partner in partners)
+        function.parts[0].assigned_slots = self.assigned_slots(index)
+        tail_call_cycle = self.tail_call_cycle(index)
+        if tail_call_cycle:
+            function.merge(
+                (self.plain(partner)[0], self.assigned_slots(partner)) for partner in tail_call_cycle
+            )
             known = None
         growing: list[int] = []
         below: set[int] = set()
-        if not version.is_plain and not partners:
+        if not version.is_plain and not tail_call_cycle:
             growing = sorted(InPlace(function).growing)
             tests += [
                 f"type(s{slot}) is not tuple and type(s{slot}) is not Pair"
@@ -224,73 +226,73 @@ class Translator:
             if all(given[items] == "array" and given[end] in INTEGERS for items, end in indices.limits):
                 below = indices.below
                 tests += [f"len(s{items}) < s{end}" for items, end in sorted(indices.limits)]
-        body, rising = self.body(function, given, growing, below, known)
-        tests += [f"{rising} < 0"] if rising else []
+        body, rising_index = self.body(function, given, growing, below, known)
+        tests += [f"{rising_index} < 0"] if rising_index else []
         if tests:
             other = self.version(index, version.given, True)
             call = f"{other}({', '.join(_names(0, len(given)))})"
             head = [*head, (f"if {' or '.join(tests)}", [f"return ({mark(NOWHERE)}{call})"])]
         head = [*head, *(grow(f"s{slot}", f"s{slot}") for slot in growing)]
         title = f"def {version.name}({', '.join(parameters)})"
-        return self.finished(version.name, function, [(title, [*head, *body])])
+        return self.make_text(version.name, function, [(title, [*head, *body])])
 
-    def finished(self, name: str, function: Function, statements: list[Statement]) -> Text:
+    def make_text(self, name: str, function: Function, statements: list[Statement]) -> Text:
         text = Text(name, function, statements)
         text.uses = self.uses
         return text
 
-    def hopes(self, index: int, given: list[Kind]) -> tuple[list[Kind], KnownTypes | None]:
+    def speculate(self, index: int, given: list[Kind]) -> tuple[list[Kind], KnownTypes | None]:
         """Speculate on argument kinds: an argument of unknown kind is expected to have the kind that the
         function needs.
 
         Returns the kinds, and the resulting inference if it was computed.
         """
-        function = self.whole(index)[0]
+        function = self.plain(index)[0]
         if self.image.functions[index].handlers:
             return given, None
-        known = explore(function, given, self.results)
-        hoped = {
+        known = infer_types(function, given, self.results)
+        speculated = {
             slot: kind for slot, kind in known.wanted.items() if slot < len(given) and given[slot] == "any"
         }
-        if not hoped:
+        if not speculated:
             return given, known
-        wanted = [hoped.get(slot, kind) for slot, kind in enumerate(given)]
-        known = explore(function, wanted, self.results)
-        before = known.before[0]
+        wanted = [speculated.get(slot, kind) for slot, kind in enumerate(given)]
+        known = infer_types(function, wanted, self.results)
+        before = known.at_entry[0]
         lasting = [kind if before[slot] == kind else given[slot] for slot, kind in enumerate(wanted)]
         return lasting, known if lasting == wanted else None
 
-    def partners(self, index: int) -> list[int]:
+    def tail_call_cycle(self, index: int) -> list[int]:
         """The functions that are mutually reachable with a function by tail calls.
 
         In separate texts, each of these tail calls would leave a dead frame.
         """
-        onward = self.reached(index)
-        found = [other for other in sorted(onward) if other != index and index in self.reached(other)]
+        onward = self.tail_reachable(index)
+        found = [other for other in sorted(onward) if other != index and index in self.tail_reachable(other)]
         codes = [self.image.functions[other] for other in (index, *found)]
-        if any(code.handlers for code in codes) or sum(len(code.code) for code in codes) > _WHOLE:
+        if any(code.handlers for code in codes) or sum(len(code.code) for code in codes) > _MAX_TEXT_WORDS:
             return []
-        exits = {state[-1][1].name for other in found for state in self.whole(other)[0].states}
+        exits = {state[-1][1].name for other in found for state in self.plain(other)[0].states}
         return [] if exits & {"PERFORM", "PARALLEL"} else found
 
-    def reached(self, index: int) -> set[int]:
+    def tail_reachable(self, index: int) -> set[int]:
         """The functions that are reachable from a function by tail calls."""
         found: set[int] = set()
         todo = [index]
         while todo:
-            for other in self.tails(todo.pop()):
+            for other in self.tail_callees(todo.pop()):
                 if other not in found:
                     found.add(other)
                     todo.append(other)
         return found
 
-    def tails(self, index: int) -> set[int]:
+    def tail_callees(self, index: int) -> set[int]:
         """The functions that a function calls in tail position."""
-        found = self.tailed.get(index)
+        found = self.tail_callee_sets.get(index)
         if found is None:
-            states = self.whole(index)[0].states
+            states = self.plain(index)[0].states
             callees = {tail_callee(self.image, state) for state in states}
-            found = self.tailed[index] = callees - {-1}
+            found = self.tail_callee_sets[index] = callees - {-1}
         return found
 
     # --- texts ------------------------------------------------------------------------------
@@ -311,41 +313,45 @@ class Translator:
         available.
         """
         # An entry in the middle of a function without a loop runs once.
-        if function.is_entry and not FlowGraph(function.ways, function.roots).has_loop:
-            known = explore(function, given, self.results)
+        if function.is_entry and not FlowGraph(function.text_edges, function.roots).has_loop:
+            known = infer_types(function, given, self.results)
         else:
-            known = self.absorbed(function, given, known)
+            known = self.inline_calls(function, given, known)
         inplace = InPlace(function)
-        lists = {*growing, *inplace.inner}
+        lists = {*growing, *inplace.inlined_lists}
         begun: list[Statement] = []
-        for slot, is_given in sorted(inplace.looping.items()):
-            kind = known.before[function.start][slot]
+        for slot, is_given in sorted(inplace.loop_lists.items()):
+            kind = known.at_entry[function.start][slot]
             if not is_given:
                 lists.add(slot)
             elif kind in ("array", "pair", "null"):
                 lists.add(slot)
                 begun.append(grow(f"s{slot}", "None" if kind == "null" else f"s{slot}"))
-        liberties = Liberties(lists, inplace, below)
+        optimizations = Optimizations(lists, inplace, below)
         while True:
-            graph = FlowGraph(function.ways, function.roots)
-            writer = Writer(function, graph, known, self.version, liberties)
+            graph = FlowGraph(function.text_edges, function.roots)
+            writer = Writer(function, graph, known, self.version, optimizations)
             try:
-                written = writer.whole()
-            except Nested as nested:
+                written = writer.write_all()
+            except TooDeep as nested:
                 # A state that would be nested too deep becomes a root.
                 function.roots.add(nested.state)
                 continue
             break
-        head = [*emptied(function.parts[0]), *begun]
-        if not function.is_entry and not writer.begun:
+        head = [*clear_locals(function.parts[0]), *begun]
+        if not function.is_entry and not writer.charges_entry:
             head += tick(function.offsets[0])
-        if writer.is_plain:
-            return [*head, *written], writer.rising
-        return [*head, f"at = {function.start}", ("while True", _guarded(function, written))], writer.rising
+        if writer.has_single_entry:
+            return [*head, *written], writer.rising_index
+        return [
+            *head,
+            f"at = {function.start}",
+            ("while True", _guarded(function, written)),
+        ], writer.rising_index
 
-    def absorbed(self, function: Function, given: Sequence[Kind], known: KnownTypes | None) -> KnownTypes:
+    def inline_calls(self, function: Function, given: Sequence[Kind], known: KnownTypes | None) -> KnownTypes:
         """Inline calls of small functions; return the inferred types afterwards."""
-        known = known or explore(function, given, self.results)
+        known = known or infer_types(function, given, self.results)
         # Tail calls come last, because a call may be in a loop and the size of the text is limited. A handler
         # is found through the frame that it belongs to, which an inlined tail call would remove.
         exits = ("CALL",) if function.code.handlers else ("CALL", "TAILCALL")
@@ -354,50 +360,54 @@ class Translator:
             for exit_ in exits:
                 for state, (callee, arguments) in known.calls.items():
                     if isinstance(callee, tuple) and function.states[state][-1][1].name == exit_:
-                        self.absorb(function, state, callee[1], (*arguments, *callee[2]))
+                        self.inline_call(function, state, callee[1], (*arguments, *callee[2]))
             if len(function.parts) == before:
                 return known
-            known = explore(function, given, self.results)
+            known = infer_types(function, given, self.results)
 
-    def absorb(self, function: Function, state: int, index: int, given: Sequence[Kind]) -> None:
+    def inline_call(self, function: Function, state: int, index: int, given: Sequence[Kind]) -> None:
         """Inline a function at the call that ends a state, completely or partially, if this is worthwhile."""
         _, row, words = function.states[state][-1]
         code = self.image.functions[index]
-        around = [part.index for part in function.chain(state)]
-        if len(around) > _INSIDE or function.size + len(code.code) > _WHOLE or state in function.outer:
+        around = [part.index for part in function.enclosing_parts(state)]
+        if (
+            len(around) > _MAX_NESTING
+            or function.size + len(code.code) > _MAX_TEXT_WORDS
+            or state in function.fallback_calls
+        ):
             return
-        if 0 < words[0] <= _OPERANDS and operation(self.image, index, words[0]) is not None:
-            function.absorb(state, *self.spread_out(index, words[0]))
+        if 0 < words[0] <= _MAX_OPERANDS and operation(self.image, index, words[0]) is not None:
+            function.inline(state, *self.unpacked(index, words[0]))
             return
         if code.handlers or code.rest or words[0] != code.parameters:
             return
-        other, graph = self.whole(index)
+        other, graph = self.plain(index)
         if row.name == "TAILCALL":
             # A loop is faster as a separate function, which is specialised to its arguments.
             if is_small(other, graph) and not graph.has_loop and index not in around:
-                function.absorb(state, other, self.filled(index))
+                function.inline(state, other, self.assigned_slots(index))
             return
         if is_small(other, graph) and around.count(index) < 2:
-            function.absorb(state, other, self.filled(index))
+            function.inline(state, other, self.assigned_slots(index))
             return
-        found = leaves_of(other, explore(other, given, self.results), self.results.constants)
+        found = find_leaves(other, infer_types(other, given, self.results), self.results.constants)
         if found is not None:
-            function.absorb(state, other, self.filled(index), *found)
+            function.inline(state, other, self.assigned_slots(index), *found)
 
-    def spread(self, index: int, count: int) -> Text | None:
+    def unpacked_adapter(self, index: int, count: int) -> Text | None:
         """`A<index>_<count>_0`: a function that only applies a primitive to its argument list, for `count`
         items.
         """
         name = operation(self.image, index, count)
         if name is None:
             return None
-        function = self.whole(index)[0]
+        function = self.plain(index)[0]
         given = [f"a{number}" for number in range(count)]
         writer = Instructions(function, KnownTypes(), self.version)
         writer.stack = [Operand(text, "any", True) for text in given]
         writer.primitive(function.states[0][2][0], name, count)
         statements: list[Statement] = [
-            f"s0 = {listed(given)}",
+            f"s0 = {tuple_display(given)}",
             *tick(function.offsets[0]),
             *writer.out,
             f"return {writer.stack[0].text}",
@@ -408,13 +418,13 @@ class Translator:
 
 def is_small(function: Function, graph: FlowGraph) -> bool:
     """Whether a function is small enough to be inlined completely."""
-    if len(function.code.code) > _SMALL:
+    if len(function.code.code) > _MAX_INLINED_WORDS:
         return False
     exits = {state[-1][1].name for state in function.states}
     if exits & {"PERFORM", "PARALLEL"}:
         return False
     # A loop that also calls itself recursively gains nothing from inlining.
-    return not (graph.headers or any(function.again)) or function.index not in function.closures()
+    return not (graph.headers or any(function.restarts)) or function.index not in function.closures()
 
 
 def _names(first: int, count: int) -> list[str]:

@@ -19,8 +19,8 @@ from ..model.type_lattice import INTEGERS, Kind
 from .python_text import Statement
 
 # Primitives that test their operands for integers, or for pairs.
-_ASKING = {name: "int" for name, kind in WANTS.items() if kind == "int"}
-_ASKING |= {"first": "Pair", "rest": "Pair", "is_nil": "Pair"}
+_TESTED = {name: "int" for name, kind in WANTS.items() if kind == "int"}
+_TESTED |= {"first": "Pair", "rest": "Pair", "is_nil": "Pair"}
 _LETTERS = {"int": "t", "Pair": "p"}
 _BOTH = re.compile(r"type\((\w+)\) is int is type\((\w+)\)")
 _NIL = re.compile(r"(\w+) is NIL or \1 is None")
@@ -32,48 +32,54 @@ class Flags:
     def __init__(self) -> None:
         self.names: dict[tuple[str, str], str] = {}
 
-    def find(self, live: Liveness, nodes: list[list[Node]], without: Container[str]) -> None:
+    def select(self, live: Liveness, nodes: list[list[Node]], excluded: Container[str]) -> None:
         """Select the slots for which a flag is worthwhile. Slots whose locals change in other ways
-        (`without`),
+        (`excluded`),
         and
         slots that can be tested before their first assignment, get none. nodes: the function's `trees`.
         """
         function, known = live.function, live.known
-        asked: dict[tuple[int, str], int] = {}
-        given: dict[int, int] = {}
+        tests: dict[tuple[int, str], int] = {}
+        assignments: dict[int, int] = {}
         for state in live.graph.order:
             stored: set[int] = set()
             for node in nodes[state]:
                 if node.name == "STORE":
                     stored.add(live.root[node.slot])
-                kind = _ASKING.get(node.name)
-                for one in node.taken if kind is not None else ():
+                kind = _TESTED.get(node.name)
+                for one in node.operands if kind is not None else ():
                     if one.name != "LOAD":
                         continue
                     slot = live.root[one.slot]
-                    if slot in stored or known.before[state][one.slot] == "any":
-                        asked[slot, str(kind)] = asked.get((slot, str(kind)), 0) + 1
-            for slot in stored | self.given(function, live, state, nodes[state][-1]):
-                given[slot] = given.get(slot, 0) + 1
-        emptied = {slot for part in function.parts for slot in part.emptied}
-        for (slot, type_), count in asked.items():
+                    if slot in stored or known.at_entry[state][one.slot] == "any":
+                        tests[slot, str(kind)] = tests.get((slot, str(kind)), 0) + 1
+            for slot in stored | self.assignments(function, live, state, nodes[state][-1]):
+                assignments[slot] = assignments.get(slot, 0) + 1
+        slots_to_clear = {slot for part in function.parts for slot in part.slots_to_clear}
+        for (slot, type_), count in tests.items():
             name = function.names[slot]
-            unsure = live.before[function.start] >> slot & 1 or slot in emptied or slot not in given
-            if count > max(1, given.get(slot, 0)) and not unsure and name not in without:
+            unsure = (
+                live.live_in[function.start] >> slot & 1 or slot in slots_to_clear or slot not in assignments
+            )
+            if count > max(1, assignments.get(slot, 0)) and not unsure and name not in excluded:
                 self.names[name, type_] = f"{_LETTERS[type_]}{slot}"
 
-    def given(self, function: Function, live: Liveness, state: int, last: Node) -> set[int]:
+    def assignments(self, function: Function, live: Liveness, state: int, last: Node) -> set[int]:
         """The slots that the exit of a state assigns."""
         result = function.result_slot(state)
-        part = function.part_of[state] if function.again[state] else function.called.get(state)
+        part = function.part_of[state] if function.restarts[state] else function.inlined_calls.get(state)
         if part is None:
             return set() if result is None else {live.root[result]}
         slots = live.slots(part)[: part.code.parameters + part.code.captures]
-        given = last.taken[-part.code.parameters :] if function.again[state] and part.code.parameters else []
-        same = {slot for slot, node in zip(slots, given, strict=False) if node.loads(slot)}
+        assignments = (
+            last.operands[-part.code.parameters :]
+            if function.restarts[state] and part.code.parameters
+            else []
+        )
+        same = {slot for slot, node in zip(slots, assignments, strict=False) if node.loads(slot)}
         return {slot for slot in slots if live.root[slot] == slot} - same
 
-    def within(self, text: str) -> str:
+    def replace_tests(self, text: str) -> str:
         """A condition or a test with types replaced by flags."""
         if not self.names:
             return text
@@ -87,7 +93,7 @@ class Flags:
             text = text.replace(f"type({name}) is {type_}", flag)
         return text
 
-    def after(self, name: str, kind: Kind) -> list[Statement]:
+    def update(self, name: str, kind: Kind) -> list[Statement]:
         """The statements that follow an assignment to a local."""
         found: list[Statement] = []
         for type_ in _LETTERS:

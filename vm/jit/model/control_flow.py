@@ -14,15 +14,15 @@ class FlowGraph:
 
     order: these states in reverse postorder. roots: the entry states, including states that
     need their own entry because a loop is irreducible. headers: the loop headers.
-    inner[n]: the join states that n immediately dominates, in `order`; no state dominates a root.
+    joins[n]: the join states that n immediately dominates, in `order`; no state dominates a root.
     """
 
-    __slots__ = ("before", "edges", "headers", "inner", "order", "position", "roots")
+    __slots__ = ("edges", "headers", "joins", "order", "position", "predecessors", "roots")
 
     def __init__(self, edges: Sequence[Sequence[int]], roots: Iterable[int]) -> None:
         self.edges = edges
         self.roots = set(roots)
-        while not self._shape():
+        while not self._build():
             pass
 
     def is_back(self, state: int, target: int) -> bool:
@@ -31,37 +31,37 @@ class FlowGraph:
 
     @property
     def has_loop(self) -> bool:
-        return bool(self.headers) or any(self.before[root] for root in self.roots)
+        return bool(self.headers) or any(self.predecessors[root] for root in self.roots)
 
-    def _shape(self) -> bool:
+    def _build(self) -> bool:
         """Compute the graph; False if another root was added and the computation must be repeated."""
         self.order = self._reverse_postorder()
         self.position = {state: index for index, state in enumerate(self.order)}
-        self.before: dict[int, list[int]] = {state: [] for state in self.order}
-        before = self.before
+        self.predecessors: dict[int, list[int]] = {state: [] for state in self.order}
+        predecessors = self.predecessors
         for state in self.order:
             for target in self.edges[state]:
-                before[target].append(state)
-        above = self._dominators(before)
+                predecessors[target].append(state)
+        dominator = self._dominators(predecessors)
         self.headers: set[int] = set()
-        self.inner: dict[int, list[int]] = {state: [] for state in self.order}
+        self.joins: dict[int, list[int]] = {state: [] for state in self.order}
         for state in self.order:
             forward = 0
-            for source in before[state]:
+            for source in predecessors[state]:
                 if not self.is_back(source, state):
                     forward += 1
                 elif state in self.roots:
                     continue
-                elif self._is_above(above, state, source):
+                elif self._dominates(dominator, state, source):
                     self.headers.add(state)
                 else:
                     self.roots.add(state)
                     return False
             if forward > 1 and state not in self.roots:
-                if above[state] < 0:  # paths from several roots join here
+                if dominator[state] < 0:  # paths from several roots join here
                     self.roots.add(state)
                     return False
-                self.inner[above[state]].append(state)
+                self.joins[dominator[state]].append(state)
         return True
 
     def _reverse_postorder(self) -> list[int]:
@@ -85,14 +85,14 @@ class FlowGraph:
                     found.append(state)
         return found[::-1]
 
-    def _dominators(self, before: dict[int, list[int]]) -> dict[int, int]:
+    def _dominators(self, predecessors: dict[int, list[int]]) -> dict[int, int]:
         """The immediate dominator of each state; -1, a virtual node, dominates the roots.
 
         Cooper, Harvey and Kennedy: A Simple, Fast Dominance Algorithm (2001).
         """
         position = {**self.position, -1: -1}
-        above: dict[int, int] = dict.fromkeys(self.roots, -1)
-        above[-1] = -1
+        dominator: dict[int, int] = dict.fromkeys(self.roots, -1)
+        dominator[-1] = -1
         changed = True
         while changed:
             changed = False
@@ -100,8 +100,8 @@ class FlowGraph:
                 if state in self.roots:
                     continue
                 best: int | None = None
-                for source in before[state]:
-                    if source not in above:
+                for source in predecessors[state]:
+                    if source not in dominator:
                         continue
                     if best is None:
                         best = source
@@ -109,16 +109,16 @@ class FlowGraph:
                     other = source
                     while best != other:
                         while position[other] > position[best]:
-                            other = above[other]
+                            other = dominator[other]
                         while position[best] > position[other]:
-                            best = above[best]
+                            best = dominator[best]
                 assert best is not None
-                if above.get(state) != best:
-                    above[state] = best
+                if dominator.get(state) != best:
+                    dominator[state] = best
                     changed = True
-        return above
+        return dominator
 
-    def _is_above(self, above: dict[int, int], state: int, other: int) -> bool:
+    def _dominates(self, dominator: dict[int, int], state: int, other: int) -> bool:
         while self.position.get(other, -1) > self.position[state]:
-            other = above[other]
+            other = dominator[other]
         return other == state

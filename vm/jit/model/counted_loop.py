@@ -8,7 +8,7 @@ from __future__ import annotations
 from .function import PrepaidTicks
 
 # Up to this number of iterations, a batch is slower than single iterations.
-FEW = 16
+MIN_BATCH = 16
 
 
 class CountedLoop:
@@ -22,10 +22,10 @@ class CountedLoop:
         bound: the final index, as Python text.
         limit: the final index as a number, if it is constant.
         ticks: ticks per iteration.
-        passed: the ticks used at the start of each state, within the iteration.
-        ends: other slots with a known difference to the next index after an iteration.
-        unread: instructions that only compute the next index.
-        nexts: the last of these in each state with a back edge.
+        ticks_before: the ticks used at the start of each state, within the iteration.
+        derived: other slots with a known difference to the next index after an iteration.
+        unused: instructions that only compute the next index.
+        next_index: the last of these in each state with a back edge.
         sums: instructions that compute the index plus a constant.
         items: the local of the list, if the index is only used to read its items.
         uses: the number of these reads.
@@ -38,35 +38,39 @@ class CountedLoop:
         self.index = self.step = self.ticks = 0
         self.name = self.bound = ""
         self.limit: int | None = None
-        self.passed: dict[int, int] = {}
-        self.ends: dict[int, int] = {}
-        self.unread: set[int] = set()
-        self.nexts: set[int] = set()
+        self.ticks_before: dict[int, int] = {}
+        self.derived: dict[int, int] = {}
+        self.unused: set[int] = set()
+        self.next_index: set[int] = set()
         self.sums: set[int] = set()
         self.items = ""
         self.uses = 0
 
-    def left(self, state: int) -> str:
+    def unused_ticks(self, state: int) -> str:
         """Python text for the unused ticks at the end of a state. `e` is the final index of the batch,
         `r` the
         remaining items.
         """
-        rounds, used = "LEFT(r) + 1" if self.items else self.rounds("e"), self.passed[state] + 1
-        return f"{rounds} - {used}" if self.ticks == 1 else f"({rounds}) * {self.ticks} - {used}"
+        iterations, used = "LEFT(r) + 1" if self.items else self.iterations("e"), self.ticks_before[state] + 1
+        return f"{iterations} - {used}" if self.ticks == 1 else f"({iterations}) * {self.ticks} - {used}"
 
-    def rounds(self, end: str) -> str:
+    def iterations(self, end: str) -> str:
         """Python text for the number of iterations until the index is `end`."""
         return f"{end} - {self.name}" if self.step > 0 else f"{self.name} - ({end})"
 
-    def are_many(self) -> str:
+    def is_worthwhile(self) -> str:
         """Condition that enough iterations remain for a batch to be faster."""
         if self.limit is None:
-            return f"{self.rounds(self.bound)} > {FEW}"
-        return f"{self.name} < {self.limit - FEW}" if self.step > 0 else f"{self.name} > {self.limit + FEW}"
+            return f"{self.iterations(self.bound)} > {MIN_BATCH}"
+        return (
+            f"{self.name} < {self.limit - MIN_BATCH}"
+            if self.step > 0
+            else f"{self.name} > {self.limit + MIN_BATCH}"
+        )
 
-    def ahead(self, state: int) -> PrepaidTicks:
+    def prepaid_ticks(self, state: int) -> PrepaidTicks:
         """The ticks charged in advance, for faults."""
-        return PrepaidTicks("" if self.items else self.name, self.ticks, self.passed[state] + 1)
+        return PrepaidTicks("" if self.items else self.name, self.ticks, self.ticks_before[state] + 1)
 
     def is_within(self, state: int, target: int) -> bool:
         """Whether a jump stays within an iteration."""

@@ -1,6 +1,6 @@
 """The decoded code of one function: its states and their successors; inlining of other functions.
 
-`absorb` inlines a function: its states and slots follow those of the caller, and
+`inline` inlines a function: its states and slots follow those of the caller, and
 its offsets continue. `frames` gives the frames of the machine at an offset.
 """
 
@@ -15,7 +15,7 @@ from ....ir.primitives import PRIMITIVES
 from ...code.image import FunctionCode, Image
 from ...code.opcodes import NO_STATE, Opcode, decode
 from .control_flow import FlowGraph
-from .slots import Slots
+from .slots import AssignedSlots
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,21 +31,22 @@ NOWHERE = 1 << 40
 
 
 class PrepaidTicks:
-    """Ticks charged in advance: `each` per remaining iteration, minus those `used` in the current one.
+    """Ticks charged in advance: `ticks_per_iteration` for each remaining iteration, minus those `used` in the
+    current one.
 
     Iterations remain until the local `index` equals `e`, or without an index as long as `r` has items.
     """
 
-    __slots__ = ("each", "index", "used")
+    __slots__ = ("index", "ticks_per_iteration", "used")
 
-    def __init__(self, index: str, each: int, used: int) -> None:
+    def __init__(self, index: str, ticks_per_iteration: int, used: int) -> None:
         self.index = index
-        self.each = each
+        self.ticks_per_iteration = ticks_per_iteration
         self.used = used
 
     def ticks(self, local: Mapping[str, Any]) -> int:
-        rounds = abs(local["e"] - local[self.index]) if self.index else length_hint(local["r"]) + 1
-        return rounds * self.each - self.used
+        iterations = abs(local["e"] - local[self.index]) if self.index else length_hint(local["r"]) + 1
+        return iterations * self.ticks_per_iteration - self.used
 
 
 class Part:
@@ -56,18 +57,18 @@ class Part:
         call: the calling state, -1 for the function itself.
         is_tail: whether the call is a tail call, so that the caller's frame no longer exists.
         is_spread: whether its slots are the items of the list in the function's only slot (`Operation`).
-        filled: the assigned slots; None if the function is entered in the middle.
-        leaves: with partial inlining, the states that return without a call.
+        assigned_slots: the assigned slots; None if the function is entered in the middle.
+        leaf_states: with partial inlining, the states that return without a call.
     """
 
     __slots__ = (
+        "assigned_slots",
         "call",
         "code",
-        "filled",
         "index",
-        "is_spread",
         "is_tail",
-        "leaves",
+        "is_unpacked",
+        "leaf_states",
         "offset",
         "slot",
         "state",
@@ -76,22 +77,22 @@ class Part:
     def __init__(self, index: int, code: FunctionCode, offset: int, slot: int, state: int, call: int) -> None:
         self.index = index
         self.code = code
-        self.is_spread = False
+        self.is_unpacked = False
         self.offset = offset
         self.slot = slot
         self.state = state
         self.call = call
         self.is_tail = False
-        self.filled: Slots | None = None
-        self.leaves: set[int] | None = None
+        self.assigned_slots: AssignedSlots | None = None
+        self.leaf_states: set[int] | None = None
 
     @property
-    def emptied(self) -> list[int]:
+    def slots_to_clear(self) -> list[int]:
         """The slots to clear at the start of the function."""
-        if self.filled is None or self.leaves is not None:
+        if self.assigned_slots is None or self.leaf_states is not None:
             return []
-        unsure = self.filled.unsure
-        return [self.slot + slot for slot in range(len(self.code.slots)) if unsure >> slot & 1]
+        to_clear = self.assigned_slots.to_clear
+        return [self.slot + slot for slot in range(len(self.code.slots)) if to_clear >> slot & 1]
 
 
 class Function:
@@ -101,13 +102,13 @@ class Function:
         states: the instructions of each state.
         edges: the successors of each state.
         parts: the function and its inlined functions.
-        again: whether a state ends in a self tail call, which becomes a jump to the start.
-        called: the inlined functions, by calling state.
-        outer: calling states of partially inlined functions.
+        restarts: whether a state ends in a self tail call, which becomes a jump to the start.
+        inlined_calls: the inlined functions, by calling state.
+        fallback_calls: calling states of partially inlined functions.
         names: the Python locals of the slots.
-        left: jumps (state, target) at which the text ends and another entry continues (`leave_loops`).
+        exit_jumps: jumps (state, target) at which the text ends and another entry continues (`leave_loops`).
         roots: the entry states.
-        ahead: the ticks charged in advance at marks (`text.AHEAD`).
+        prepaid_ticks: the ticks charged in advance at marks (`python_text.PREPAID`).
         trees: the result of `trees.trees`, until other functions are inlined.
     """
 
@@ -127,15 +128,17 @@ class Function:
         own = Part(index, code, 0, 0, 0, -1)
         self.parts = [own]
         self.part_of = [own] * len(self.states)
-        self.called: dict[int, Part] = {}
-        self.outer: dict[int, Part] = {}
-        self.left: set[tuple[int, int]] = set()
-        self.ahead: list[PrepaidTicks] = []
+        self.inlined_calls: dict[int, Part] = {}
+        self.fallback_calls: dict[int, Part] = {}
+        self.exit_jumps: set[tuple[int, int]] = set()
+        self.prepaid_ticks: list[PrepaidTicks] = []
         self.trees: list[Any] = []
         # The slots that change after the function has begun.
         self.changed = stored = self.stored()
         # A function that is entered in the middle calls the complete function.
-        self.again = [not self.is_entry and self._calls_itself(state, set(stored)) for state in self.states]
+        self.restarts = [
+            not self.is_entry and self._calls_itself(state, set(stored)) for state in self.states
+        ]
         self.edges = [self._targets(number) for number in range(len(self.states))]
         self.roots = {self.start} | {target for target, _ in code.handlers.values()}
 
@@ -182,7 +185,7 @@ class Function:
                 return [operands[2]]
             case "PARALLEL":
                 return [operands[1]]
-            case "TAILCALL" if self.again[number]:
+            case "TAILCALL" if self.restarts[number]:
                 return [0]
             case _:
                 return []
@@ -191,7 +194,7 @@ class Function:
         """End the text at jumps back to a loop around its start. graph: the graph of the complete
         function.
         """
-        onward = {self.start}
+        successors = {self.start}
         todo = [self.start]
         back = []
         while todo:
@@ -199,10 +202,10 @@ class Function:
             for target in self.edges[state]:
                 if state in graph.position and graph.is_back(state, target):
                     back.append((state, target))
-                elif target not in onward:
-                    onward.add(target)
+                elif target not in successors:
+                    successors.add(target)
                     todo.append(target)
-        self.left = {(state, target) for state, target in back if target not in onward}
+        self.exit_jumps = {(state, target) for state, target in back if target not in successors}
 
     def is_end(self, state: int) -> bool:
         """Whether a state returns from the function of a loop, whose captures are inspected afterwards."""
@@ -214,73 +217,72 @@ class Function:
         )
 
     @property
-    def ways(self) -> list[list[int]]:
+    def text_edges(self) -> list[list[int]]:
         """The successors of each state within this text."""
-        if not self.left:
+        if not self.exit_jumps:
             return self.edges
         return [
-            [target for target in targets if (state, target) not in self.left]
+            [target for target in targets if (state, target) not in self.exit_jumps]
             for state, targets in enumerate(self.edges)
         ]
 
     # --- functions written in place -----------------------------------------------------------
 
-    def absorb(
+    def inline(
         self,
         call: int,
         other: Function,
-        filled: Slots,
-        asking: Iterable[int] = (),
-        leaves: set[int] | None = None,
+        assigned_slots: AssignedSlots,
+        tests: Iterable[int] = (),
+        leaf_states: set[int] | None = None,
     ) -> None:
         """Inline a complete function in place of the call at the end of a state.
 
-        leaves: with partial inlining, only these states are inlined, with the states `asking` that lead to
-        them;
-        on other paths the function is called.
+        leaf_states: with partial inlining, only these states are inlined, with the states `tests` that lead
+        to them; on other paths the function is called.
         """
         part = Part(other.index, other.code, self.size, self.slots, len(self.states), call)
-        part.filled = filled
-        part.is_spread = isinstance(other, Operation)
+        part.assigned_slots = assigned_slots
+        part.is_unpacked = isinstance(other, Operation)
         part.is_tail = self.states[call][-1][1].name == "TAILCALL"
-        if leaves is not None:
-            part.leaves = {part.state + state for state in leaves}
+        if leaf_states is not None:
+            part.leaf_states = {part.state + state for state in leaf_states}
         self.names += self._names_for(part, other)
         self.parts.append(part)
-        self.called[call] = part
+        self.inlined_calls[call] = part
         self.size += other.size
         self.slots += other.slots
-        onward = self.edges[call]
+        successors = self.edges[call]
         self.edges[call] = [part.state]
         for number, state in enumerate(other.states):
-            if leaves is not None and number not in leaves and number not in asking:
-                self.outer[len(self.states)] = part
+            if leaf_states is not None and number not in leaf_states and number not in tests:
+                self.fallback_calls[len(self.states)] = part
                 self.states.append(self.states[call][-1:])
                 self.offsets.append(self.states[call][-1][0])
                 self.part_of.append(self.part_of[call])
-                self.again.append(False)
-                self.edges.append(list(onward))
+                self.restarts.append(False)
+                self.edges.append(list(successors))
                 continue
-            is_left = state[-1][1].name == "RETURN" or (
-                state[-1][1].name == "TAILCALL" and not other.again[number]
+            is_return = state[-1][1].name == "RETURN" or (
+                state[-1][1].name == "TAILCALL" and not other.restarts[number]
             )
             self._add(part, other, number)
-            if is_left:
-                self.edges[-1] = list(onward)
+            if is_return:
+                self.edges[-1] = list(successors)
 
     def _add(self, part: Part, other: Function, number: int) -> None:
         """Add a state of an inlined function."""
-        self.states.append([_moved(instruction, part) for instruction in other.states[number]])
+        self.states.append([_relocated(instruction, part) for instruction in other.states[number]])
         self.offsets.append(other.offsets[number] + part.offset)
         self.part_of.append(part)
-        self.again.append(other.again[number])
+        self.restarts.append(other.restarts[number])
         self.edges.append([target + part.state for target in other.edges[number]])
 
-    def merge(self, others: Iterable[tuple[Function, Slots]]) -> None:
+    def merge(self, others: Iterable[tuple[Function, AssignedSlots]]) -> None:
         """Merge complete functions into this text; tail calls among them become jumps."""
-        for other, filled in others:
+        for other, assigned_slots in others:
             part = Part(other.index, other.code, self.size, self.slots, len(self.states), -1)
-            part.filled = filled
+            part.assigned_slots = assigned_slots
             self.names += [f"s{part.slot + slot}" for slot in range(other.slots)]
             self.parts.append(part)
             self.size += other.size
@@ -290,8 +292,8 @@ class Function:
         by_index = {part.index: part for part in self.parts}
         for state, instructions in enumerate(self.states):
             target = by_index.get(tail_callee(self.image, instructions))
-            if target is not None and target is not self.part_of[state] and not self.again[state]:
-                self.called[state] = target
+            if target is not None and target is not self.part_of[state] and not self.restarts[state]:
+                self.inlined_calls[state] = target
                 self.edges[state] = [target.state]
 
     def _names_for(self, part: Part, other: Function) -> list[str]:
@@ -308,7 +310,7 @@ class Function:
         stack = _stack(state)
         _, _, captures = stack[-1 - given]
         sources = stack[len(stack) - given :] + captures
-        changed = set() if part.leaves is not None else other.changed
+        changed = set() if part.leaf_states is not None else other.changed
         # Stores of the calling state precede the loads of the arguments.
         for slot, (name, words, _) in enumerate(sources):
             if name == "LOAD" and slot not in changed:
@@ -319,9 +321,9 @@ class Function:
         """The functions whose closures the code creates, except in self tail calls."""
         return {
             words[0]
-            for state, again in zip(self.states, self.again, strict=True)
+            for state, is_restart in zip(self.states, self.restarts, strict=True)
             for _, row, words in state
-            if row.name == "CLOSURE" and not again
+            if row.name == "CLOSURE" and not is_restart
         }
 
     def primitives(self) -> Iterable[tuple[int, ...]]:
@@ -331,8 +333,8 @@ class Function:
     def is_return(self, state: int) -> bool:
         """Whether a state returns from an inlined function."""
         name = self.states[state][-1][1].name
-        is_left = name == "RETURN" or (name == "TAILCALL" and not self.again[state])
-        return is_left and self.returns_to(self.part_of[state]) >= 0
+        is_return = name == "RETURN" or (name == "TAILCALL" and not self.restarts[state])
+        return is_return and self.returns_to(self.part_of[state]) >= 0
 
     def returns_to(self, part: Part) -> int:
         """The state that receives the result of a part, found through its tail calls; -1 for none."""
@@ -350,12 +352,12 @@ class Function:
     def ticks(self, state: int, target: int) -> bool:
         """Whether the edge from a state to a target uses a tick."""
         part = self.part_of[state]
-        if state in self.called:
-            return self.called[state].leaves is None
-        if part.leaves is not None and state not in part.leaves:
-            return target in part.leaves
-        if state in self.outer:
-            state = self.outer[state].call
+        if state in self.inlined_calls:
+            return self.inlined_calls[state].leaf_states is None
+        if part.leaf_states is not None and state not in part.leaf_states:
+            return target in part.leaf_states
+        if state in self.fallback_calls:
+            state = self.fallback_calls[state].call
         elif self.is_return(state):
             state = self.returns_to(part)
         # The result of an effect has been charged already.
@@ -364,10 +366,10 @@ class Function:
     def tick_offset(self, state: int, target: int) -> int:
         """The offset at which the machine stops if the edge from a state to a target has no tick left."""
         part = self.part_of[state]
-        is_first = part.leaves is not None and state not in part.leaves
+        is_first = part.leaf_states is not None and state not in part.leaf_states
         return self.offsets[part.state if is_first else target]
 
-    def chain(self, state: int) -> Iterable[Part]:
+    def enclosing_parts(self, state: int) -> Iterable[Part]:
         """The part of a state and its callers, innermost first."""
         part = self.part_of[state]
         while True:
@@ -391,12 +393,12 @@ class Function:
     def names_at(self, part: Part, offset: int) -> list[str]:
         """The Python locals of the slots of a part, at the beginning or the exit of a state."""
         names = self.names[part.slot : part.slot + len(part.code.slots)]
-        if part.is_spread:
+        if part.is_unpacked:
             return ["".join(f"{name}," for name in names)]
-        if part.filled is not None:
+        if part.assigned_slots is not None:
             state = bisect_right(part.code.offsets, offset - part.offset) - 1
             is_exit = offset - part.offset != part.code.offsets[state]
-            full = part.filled.full(state, is_exit)
+            full = part.assigned_slots.assigned_at(state, is_exit)
             names = [name if full >> slot & 1 else "" for slot, name in enumerate(names)]
         return names
 
@@ -441,7 +443,7 @@ def tail_callee(image: Image, state: list[Instruction]) -> int:
     return index  # type: ignore[no-any-return]
 
 
-def _moved(instruction: Instruction, part: Part) -> Instruction:
+def _relocated(instruction: Instruction, part: Part) -> Instruction:
     offset, row, words = instruction
     first = {"slot": part.slot, "state": part.state, "state?": part.state}
     moved = [

@@ -13,22 +13,22 @@ from __future__ import annotations
 WAITS = frozenset({"CALL", "PERFORM", "PARALLEL"})
 
 
-class Slots:
+class AssignedSlots:
     """The assigned slots of a complete function without inlined calls. Sets of slots are bit masks.
 
-    stored: the slots that each state assigns before its exit. may: the slots that can
-    have been assigned at the start of each reachable state. unsure: the slots to clear at the start of the
+    stored: the slots that each state assigns before its exit. may_be_assigned: the slots that can
+    have been assigned at the start of each reachable state. to_clear: the slots to clear at the start of the
     function,
     because they are read or inspected at a place where their assignment is not certain.
     """
 
-    __slots__ = ("may", "stored", "unsure")
+    __slots__ = ("may_be_assigned", "stored", "to_clear")
 
-    def __init__(self, stored: list[int], may: dict[int, int], unsure: int) -> None:
+    def __init__(self, stored: list[int], may_be_assigned: dict[int, int], to_clear: int) -> None:
         self.stored = stored
-        self.may = may
-        self.unsure = unsure
+        self.may_be_assigned = may_be_assigned
+        self.to_clear = to_clear
 
-    def full(self, state: int, is_exit: bool) -> int:
+    def assigned_at(self, state: int, is_exit: bool) -> int:
         """The slots that can contain a value at the start of a state, or at its exit."""
-        return self.may.get(state, -1) | (self.stored[state] if is_exit else 0) | self.unsure
+        return self.may_be_assigned.get(state, -1) | (self.stored[state] if is_exit else 0) | self.to_clear

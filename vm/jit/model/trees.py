@@ -10,15 +10,15 @@ from .function import Function
 class Node:
     """An instruction, its operands, and the operand stack below them."""
 
-    __slots__ = ("below", "name", "offset", "taken", "words")
+    __slots__ = ("below", "name", "offset", "operands", "words")
 
     def __init__(
-        self, offset: int, name: str, words: tuple[int, ...], taken: list[Node], below: list[Node]
+        self, offset: int, name: str, words: tuple[int, ...], operands: list[Node], below: list[Node]
     ) -> None:
         self.offset = offset
         self.name = name
         self.words = words
-        self.taken = taken
+        self.operands = operands
         self.below = below
 
     @property
@@ -34,7 +34,7 @@ class Node:
         while todo:
             node = todo.pop()
             yield node
-            todo += node.taken
+            todo += node.operands
 
     def mentions(self, slot: int) -> bool:
         return any(node.loads(slot) for node in self.all())

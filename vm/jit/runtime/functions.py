@@ -29,9 +29,9 @@ from ...values.lists import Pair, Queue, Slice
 from ...values.maps import MapVersion
 from ...values.values import Box, FunctionValue, Value, show
 from ..analysis import uniqueness
-from ..codegen.inline import trust
+from ..codegen.inline import trusted_limits
 from ..codegen.python_text import Places, Text
-from ..codegen.translate import Made, Translator
+from ..codegen.translate import CompiledText, Translator
 from ..model import type_lattice
 from ..model.type_lattice import Kind
 
@@ -94,9 +94,9 @@ class Library:
             "REFS": getrefcount,
             "LEFT": length_hint,
             "GROW": uniqueness.grow,
-            "GROWN": uniqueness.grown,
-            "TURNED": uniqueness.turned,
-            "FULL": uniqueness.full,
+            "FINISHED": uniqueness.finished_list,
+            "REVERSED": uniqueness.reversed_list,
+            "FULL": uniqueness.raise_full,
             "PUT": maps.put,
             "APPLIED": self.applied,
             "APPLICABLE": _applicable,
@@ -110,7 +110,7 @@ class Library:
         for index, code in enumerate(image.functions):
             if not code.captures:
                 self.names[f"L{index}"] = FunctionValue(index, ())
-            self.names[f"F{index}"] = partial(self.first, index, f"F{index}")
+            self.names[f"F{index}"] = partial(self.first_call, index, f"F{index}")
 
     def state_of(self, function: int, offset: int) -> int:
         return bisect_right(self.starts[function], offset) - 1
@@ -125,15 +125,15 @@ class Library:
 
     def add(self, function: int, key: Any, write: Callable[[], Text]) -> Any:
         """Write, compile and add a text; return what it defines. Raises Untranslatable for any failure."""
-        made = self.translator.made.get(key)
+        made = self.translator.compiled.get(key)
         if made is None:
             title = self.image.functions[function].name
             try:
-                made = Made(write(), title)
+                made = CompiledText(write(), title)
             except Exception as error:
                 # Python has its own limits for source text, and a defect of llc here need not end a run.
                 raise Untranslatable(f"`{title}`: {type(error).__name__}: {error}") from error
-            self.translator.made[key] = made
+            self.translator.compiled[key] = made
         for count in made.tables:
             self.table(count)
         for version in made.uses:
@@ -146,9 +146,9 @@ class Library:
     def name(self, version: str) -> None:
         """Register a version of a function, to be translated on its first call."""
         if version not in self.names:
-            self.names[version] = partial(self.first, self.translator.named[version].index, version)
+            self.names[version] = partial(self.first_call, self.translator.named[version].index, version)
 
-    def first(self, function: int, name: str, *given: Value) -> Value:
+    def first_call(self, function: int, name: str, *given: Value) -> Value:
         """The first call of a function or version, which translates it."""
         return self.load(function, name)(*given)
 
@@ -159,13 +159,13 @@ class Library:
         translator = self.translator
         try:
             if name == f"F{function}":
-                return self.add(function, name, lambda: translator.function(function))
+                return self.add(function, name, lambda: translator.generic(function))
             return self.add(function, name, lambda: translator.specialised(name))
         except Untranslatable as error:
             made = self.names[name] = self.interpreted(function, name, str(error))
             return made
 
-    def interpreted(self, function: int, name: str, why: str) -> Any:
+    def interpreted(self, function: int, name: str, reason: str) -> Any:
         """The substitute for a function that cannot be translated: it switches to the interpreter and never
         returns.
         """
@@ -174,9 +174,11 @@ class Library:
         def leave(captures: tuple[Value, ...], *arguments: Value) -> Value:
             if len(captures) != count:  # there are applied arguments, which this function does not take
                 return self.applied(function, captures)
-            return self.names["LEAVE"](why, function, (*arguments, *captures))
+            return self.names["LEAVE"](reason, function, (*arguments, *captures))
 
-        return leave if name == f"F{function}" else lambda *given: self.names["LEAVE"](why, function, given)
+        return (
+            leave if name == f"F{function}" else lambda *given: self.names["LEAVE"](reason, function, given)
+        )
 
     def entry(self, function: int, state: int, slots: Sequence[Value]) -> Entry:
         """The function from a state on, with all its slots as one argument. Raises Untranslatable."""
@@ -197,7 +199,7 @@ class Library:
             return None
         index = frame.function.index
         given = type_lattice.given([type_lattice.of_value(one, self.image) for one in frame.slots[:count]])
-        name = self.translator.fitting(index, given)
+        name = self.translator.fitting_version(index, given)
         self.name(name)
         return lambda slots: self.load(index, name)(*slots[:count])
 
@@ -205,7 +207,7 @@ class Library:
         """Whether the function was entered at this state before; a single entry is not worth a
         translation.
         """
-        places, place = self.translator.places, (function, state)
+        places, place = self.translator.entered, (function, state)
         if place in places:
             return True
         places.add(place)
@@ -234,12 +236,12 @@ class Library:
     def resolve(self, function: int, count: int, captures: tuple[Value, ...]) -> Any:
         """The adapter for calls of a function with `count` arguments in addition to the applied ones."""
         code = self.image.functions[function]
-        filled = len(captures) - code.captures
-        if filled > 0:
+        applied_count = len(captures) - code.captures
+        if applied_count > 0:
             if count == 0 and code.parameters:
                 # It may call itself in this way: further calls do not use the limited C stack.
                 self.table(0)[function] = lambda captures: self.applied(function, captures)
-            return self.adapter(function, count, filled)
+            return self.adapter(function, count, applied_count)
         if code.rest or count != code.parameters:
             made = self.adapter(function, count, 0)
         else:
@@ -247,26 +249,32 @@ class Library:
         self.table(count)[function] = made
         return made
 
-    def adapter(self, function: int, count: int, filled: int) -> Any:
+    def adapter(self, function: int, count: int, applied_count: int) -> Any:
         """A Python function that passes arguments in the order of a function's parameters."""
-        name = f"A{function}_{count}_{filled}"
+        name = f"A{function}_{count}_{applied_count}"
         if name in self.names:
             return self.names[name]
         code = self.image.functions[function]
-        if not filled and count and (text := self.translator.spread(function, count)) is not None:
+        if (
+            not applied_count
+            and count
+            and (text := self.translator.unpacked_adapter(function, count)) is not None
+        ):
             return self.add(function, name, lambda: text)
-        texts = [f"a{number}" for number in range(count)] + [f"c[{number}]" for number in range(filled)]
+        texts = [f"a{number}" for number in range(count)] + [
+            f"c[{number}]" for number in range(applied_count)
+        ]
         if code.rest and len(texts) >= code.parameters - 1:
             more = texts[code.parameters - 1 :]
             texts = [*texts[: code.parameters - 1], f"({''.join(f'{text}, ' for text in more)})"]
         elif len(texts) != code.parameters:
             raise PrimitiveFault("arity", f"`{code.name}` takes {takes(code)}, not {len(texts)}")
         given = ", ".join(["c", *(f"a{number}" for number in range(count))])
-        own = f"c[{filled}:]" if filled else "c"
+        own = f"c[{applied_count}:]" if applied_count else "c"
         # A call without arguments may have applied arguments.
         test = f" if len(c) != {code.captures}:\n  return APPLIED({function}, c)\n"
         body = f" return F{function}({', '.join([own, *texts])})\n"
-        exec(f"def {name}({given}):\n{'' if count or filled else test}{body}", self.names)
+        exec(f"def {name}({given}):\n{'' if count or applied_count else test}{body}", self.names)
         return self.names[name]
 
     def applied(self, function: int, captures: tuple[Value, ...]) -> Value:
@@ -305,9 +313,9 @@ def translator_of(image: Image) -> Translator:
     """The translator that the machines of an image share while the limits are unchanged."""
     loaded = image.loaded
     assert isinstance(loaded, Functions)
-    translator: Translator | None = loaded.translators.get(trust())
+    translator: Translator | None = loaded.translators.get(trusted_limits())
     if translator is None:
-        translator = loaded.translators[trust()] = Translator(image)
+        translator = loaded.translators[trusted_limits()] = Translator(image)
     return translator
 
 

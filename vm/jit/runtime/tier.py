@@ -29,7 +29,7 @@ from ...primitives.operands import items as items_of
 from ...values import bounds
 from ...values.faults import TRACE_ENDS, Place, PrimitiveFault, show_place
 from ...values.values import Value, small_map
-from ..analysis.uniqueness import grown
+from ..analysis.uniqueness import finished_list
 from .fuel import DEEP, OUT, SETTLE, TAILCALL, Ticks
 from .functions import Library, Untranslatable
 from .process_state import RUNNING, SHALLOW
@@ -52,11 +52,11 @@ class _Fork:
         self.items = items
 
 
-class _Left:
+class _Deoptimized:
     """Reason why a greenlet stops: deoptimisation; `callee` is the frame of a function that was called."""
 
-    def __init__(self, why: str, callee: Frame | None = None) -> None:
-        self.why = why
+    def __init__(self, reason: str, callee: Frame | None = None) -> None:
+        self.reason = reason
         self.callee = callee
 
 
@@ -75,7 +75,7 @@ class _Catch:
 
     inner: the functions through which the fault passes, with their offsets, outermost first. place: the
     innermost place, as in a fault map. has_ahead: whether ticks may have been charged in advance for code
-    that the fault skips (`unused`).
+    that the fault skips (`unused_ticks`).
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class _Catch:
         state: int,
         inner: list[tuple[int, int]],
         place: Place | None,
-        has_ahead: bool,
+        has_prepaid: bool,
     ) -> None:
         self.slot = slot
         self.target = target
@@ -93,7 +93,7 @@ class _Catch:
         self.inner = inner
         self.place = show_place(place)
         self.is_library = is_library(place)
-        self.has_ahead = has_ahead
+        self.has_prepaid = has_prepaid
 
 
 class LiveStrand(CompiledStrand):
@@ -114,7 +114,7 @@ class LiveStrand(CompiledStrand):
             meter.ticks += 1
 
 
-class Direct(Ticks, CompiledTier):
+class DirectTier(Ticks, CompiledTier):
     """Runs the strands of a machine."""
 
     def __init__(self, machine: Machine) -> None:
@@ -125,7 +125,7 @@ class Direct(Ticks, CompiledTier):
         self.running = SHALLOW if is_states else RUNNING
         self.is_patient = machine.is_patient
         # The frames of a run that has ended.
-        self.last: list[Frame] = []
+        self.final_frames: list[Frame] = []
         # Effect sites, by code object and instruction: whether the following jump is backward; the place.
         self.sites: dict[tuple[int, int], tuple[bool, Place | None]] = {}
         # Catch sites, by the code objects and lines through which the fault passed.
@@ -136,7 +136,7 @@ class Direct(Ticks, CompiledTier):
             "NOTE": self.note,
             "SET_BOX": machine.set_box,
             "CAUGHT": self.caught,
-            "LEAVE": self.leave,
+            "LEAVE": self.deoptimize,
             "END": self.end,
         }
 
@@ -177,7 +177,9 @@ class Direct(Ticks, CompiledTier):
         made = small_map(fields)
         self.machine.notes.append((kind, plain_map(fields, NOTE_FIELDS, kind) if made is None else made))
 
-    def leave(self, why: str, function: int, slots: Sequence[Value], state: int | None = None) -> None:
+    def deoptimize(
+        self, reason: str, function: int, slots: Sequence[Value], state: int | None = None
+    ) -> None:
         """Deoptimise: continue in the interpreter, because the following code cannot be translated.
 
         Continues at the call of `function`, or, with `state`, at that state of the function.
@@ -188,11 +190,11 @@ class Direct(Ticks, CompiledTier):
             self.machine.ticks += 1
         else:
             frame.state = state
-        self.host.switch(_Left(why, frame))
+        self.host.switch(_Deoptimized(reason, frame))
 
     def end(self, value: Value) -> Value:
         """End the run of a loop with a value. Its frame is kept so that its captures can be inspected."""
-        self.last = self.seen(sys._getframe(1), False)
+        self.final_frames = self.seen(sys._getframe(1), False)
         return value
 
     def caught(self, function: int, fault: PrimitiveFault) -> tuple[int, int, Value, bool] | None:
@@ -202,24 +204,24 @@ class Direct(Ticks, CompiledTier):
         """
         trace = fault.__traceback__
         assert trace is not None
-        way: list[int] = []
-        inmost: TracebackType | None = trace
-        while inmost is not None:
+        path: list[int] = []
+        innermost: TracebackType | None = trace
+        while innermost is not None:
             # Identified by `id`, as in `perform`.
-            way += (id(inmost.tb_frame.f_code), inmost.tb_lasti)
-            inmost = inmost.tb_next
-        key = tuple(way)
+            path += (id(innermost.tb_frame.f_code), innermost.tb_lasti)
+            innermost = innermost.tb_next
+        key = tuple(path)
         if key in self.catches:
             site = self.catches[key]
         else:
-            site = self.catch_at(function, trace)
+            site = self.find_catch(function, trace)
             if len(self.catches) < _CATCHES and len(key) < _MANY:
                 self.catches[key] = site
         if site is None:
             return None
         inner = site.inner
-        if site.has_ahead:
-            self.returned += self.unused(trace)
+        if site.has_prepaid:
+            self.returned += self.unused_ticks(trace)
         if site.is_library and fault.place is None:
             self.locate(fault, inner, trace.tb_frame.f_back)
         trail: Any = partial(self.trail, inner)
@@ -230,7 +232,7 @@ class Direct(Ticks, CompiledTier):
         value = self.machine.caught(fault, site.place, trail)
         return site.target, site.slot, value, site.is_back
 
-    def catch_at(self, function: int, trace: TracebackType) -> _Catch | None:
+    def find_catch(self, function: int, trace: TracebackType) -> _Catch | None:
         """The catch site for faults that arrive at a frame through the same code; None if the frame does not
         catch
         them.
@@ -246,24 +248,24 @@ class Direct(Ticks, CompiledTier):
         if handler is None or (len(inner) > 1 and self.is_dead(code, line)):
             return None
         target, slot = handler
-        return _Catch(slot, target, state, inner, library.place(*inner[-1]), self.has_ahead(trace))
+        return _Catch(slot, target, state, inner, library.place(*inner[-1]), self.has_prepaid(trace))
 
-    def has_ahead(self, trace: TracebackType | None) -> bool:
-        """Whether ticks may have been charged in advance for code that the fault skips (`unused`)."""
+    def has_prepaid(self, trace: TracebackType | None) -> bool:
+        """Whether ticks may have been charged in advance for code that the fault skips (`unused_ticks`)."""
         while trace is not None:
             places = self.library.codes.get(trace.tb_frame.f_code)
-            if places is not None and places.is_ahead(trace.tb_lineno):
+            if places is not None and places.has_prepaid(trace.tb_lineno):
                 return True
             trace = trace.tb_next
         return False
 
-    def unused(self, trace: TracebackType | None) -> int:
+    def unused_ticks(self, trace: TracebackType | None) -> int:
         """The number of ticks charged in advance for code that the fault skips."""
         found = 0
         while trace is not None:
             places = self.library.codes.get(trace.tb_frame.f_code)
             if places is not None:
-                found = places.unused(trace.tb_lineno, trace.tb_frame)
+                found = places.unused_ticks(trace.tb_lineno, trace.tb_frame)
             trace = trace.tb_next
         return found
 
@@ -317,7 +319,7 @@ class Direct(Ticks, CompiledTier):
         if strand.live is None and self.is_cold(strand):
             return COLD
         self.host = getcurrent()
-        self.names["MOST"] = bounds.MAX_ITEMS
+        self.names["MAX_ITEMS"] = bounds.MAX_ITEMS
         self.allow()
         with self.running:
             live: LiveStrand | None = strand.live  # type: ignore[assignment]
@@ -325,39 +327,43 @@ class Direct(Ticks, CompiledTier):
                 live = strand.live = LiveStrand(greenlet(self.main))
                 self.depth = len(strand.calls)
                 self.deep = min(max(DEEP, 2 * self.depth), machine.room - 2 * SLICE)
-                said = live.greenlet.switch(strand)
+                outcome = live.greenlet.switch(strand)
             else:
-                said = live.greenlet.switch()
-            if said is SETTLE or said is DEEPER or said is COLD or type(said) is _Fork:
+                outcome = live.greenlet.switch()
+            if outcome is SETTLE or outcome is DEEPER or outcome is COLD or type(outcome) is _Fork:
                 self.settle(strand)
-            elif type(said) is _Left:
-                self.settle(strand, said.callee)
-        if said is SETTLE:
+            elif type(outcome) is _Deoptimized:
+                self.settle(strand, outcome.callee)
+        if outcome is SETTLE:
             return None
-        if said is DEEPER or said is COLD:
-            return said
-        kind = type(said)
+        if outcome is DEEPER or outcome is COLD:
+            return outcome
+        kind = type(outcome)
         if kind is Effect or kind is OutOfFuel:
-            return said
+            return outcome
         if kind is _Fork:
             try:
-                machine.fork(said.callee, said.items)
+                machine.fork(outcome.callee, outcome.items)
             except PrimitiveFault as fault:
                 frame = machine.calls[-1]
                 return machine.unwind(fault, len(frame.function.block(frame.state)) - 1)
             return None
-        if kind is _Left:
+        if kind is _Deoptimized:
             self.settle_all()
             machine.direct = None
-            machine.obstacle = said.why
+            machine.obstacle = outcome.reason
             return None
         strand.live = None
         if kind is _Returned:
             if strand.within is not None:
-                return machine.end_strand(said.value)
-            strand.calls += self.last
-            return machine.end(said.value)
-        return machine.fail(said.raised) if strand.within is None else machine.end_strand(None, said.raised)
+                return machine.end_strand(outcome.value)
+            strand.calls += self.final_frames
+            return machine.end(outcome.value)
+        return (
+            machine.fail(outcome.raised)
+            if strand.within is None
+            else machine.end_strand(None, outcome.raised)
+        )
 
     def main(self, strand: Strand) -> Any:
         """The main function of a strand's greenlet: enter its innermost frame, then the frames to which it
@@ -372,14 +378,14 @@ class Direct(Ticks, CompiledTier):
                 entry = begun or library.entry(frame.function.index, frame.state, frame.slots)
                 self.returned += begun is not None  # the entry charges a tick that was charged already
             except Untranslatable as error:
-                self.host.switch(_Left(str(error)))
+                self.host.switch(_Deoptimized(str(error)))
             slots = frame.slots
             calls.pop()
             del frame
             try:
                 value = entry(slots)
             except PrimitiveFault as fault:
-                self.returned += self.unused(fault.__traceback__)
+                self.returned += self.unused_ticks(fault.__traceback__)
                 self.count()
                 trace = self.frames_of(fault.__traceback__)
                 self.locate(fault, trace, None)
@@ -490,5 +496,5 @@ class Direct(Ticks, CompiledTier):
 def _held(local: Mapping[str, Value], name: str) -> Value:
     """The value of a slot: a local, or a list of several locals (`Place`)."""
     if "," in name:
-        return tuple(grown(local.get(one)) for one in name.split(",")[:-1])
-    return grown(local.get(name))
+        return tuple(finished_list(local.get(one)) for one in name.split(",")[:-1])
+    return finished_list(local.get(name))
