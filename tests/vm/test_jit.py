@@ -74,8 +74,8 @@ def test_the_interpreter_continues_where_translation_fails(
     """For any subset of untranslatable functions, detected at any point of the run."""
 
     class FailingTranslator(Translator):
-        def function(self, index: int) -> Text:
-            return super().function(index) if index % 5 < part else self.refused()
+        def generic(self, index: int) -> Text:
+            return super().generic(index) if index % 5 < part else self.refused()
 
         def specialised(self, name: str) -> Text:
             return super().specialised(name) if sum(name.encode()) % 5 < part else self.refused()
@@ -84,7 +84,7 @@ def test_the_interpreter_continues_where_translation_fails(
             return super().entry(index, state, arguments) if (index + state) % 5 < part else self.refused()
 
         def refused(self) -> Text:
-            return Text("", self.whole(0)[0], ["("])
+            return Text("", self.plain(0)[0], ["("])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(functions, "Translator", FailingTranslator)
@@ -421,7 +421,7 @@ def test_generated_code_is_readable() -> None:
     text = "(define (sum n) (loop ((i 0) (s 0)) (if (< i n) (recur (+ i 1) (+ s i)) s))) (sum 9)"
     image = flow_of(text).image
     index = next(index for index, code in enumerate(image.functions) if code.name == "sum")
-    lines = [line.strip() for line in Translator(image).function(index).source.splitlines()]
+    lines = [line.strip() for line in Translator(image).generic(index).source.splitlines()]
     assert "for _ in chain(ONE, tick):" in lines
     assert "if (s1 < s0):" in lines
 
