@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 
 def wait_for(condition: Callable[[], T], *, interval_s: float = 0.01) -> T:
-    """Call a condition until it is true, for at most a minute; return its value."""
-    deadline = time.monotonic() + 60
+    """Call a condition until it is true, for at most two minutes; return its value."""
+    deadline = time.monotonic() + 120
     while not (value := condition()):
         assert time.monotonic() < deadline, "timed out"
         time.sleep(interval_s)

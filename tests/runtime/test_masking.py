@@ -7,8 +7,7 @@ import os
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from in_process import run_llc
 from keepers import kill_with_keeper
+from waiting import wait_for
 
 from llc.runtime.host import secrets as masking
 from llc.runtime.host.errors import UserError
@@ -67,13 +67,6 @@ def llc(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "llc", *words]
     environment = {**os.environ, **env}
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
-
-
-def wait_for(condition: Callable[[], Any]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "the condition did not become true"
-        time.sleep(0.01)
 
 
 def assert_clean(source: str, text: str) -> None:

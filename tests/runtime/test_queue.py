@@ -8,14 +8,14 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from keepers import kill_with_keeper
+from waiting import wait_for
 
 from llc.runtime.runs import locks
 from llc.runtime.runs.scope_conflicts import overlap
@@ -42,13 +42,6 @@ def project(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 
 _begun: list[subprocess.Popen[str]] = []
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
 
 
 def begin(*words: str) -> subprocess.Popen[str]:

@@ -8,12 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import wait_for
 
 from llc.runtime.journal.codec import seal, unseal
 from llc.runtime.journal.journal import Blobs
@@ -371,13 +371,6 @@ def test_updates_follow_a_run_to_its_end(llc: Llc, project_dir: Path) -> None:
     assert values[more["steps"][1]["result"]]["output"].endswith("\n20000\n")
     assert (more["run"]["status"], more["pending"]) == ("success", [])
     assert slots_at({"steps": more["steps"], "values": values}, 1)[0][2]["state"] == "second"
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end, "the condition did not become true"
-        time.sleep(0.02)
 
 
 def test_a_step_has_its_file_changes(llc: Llc, project_dir: Path) -> None:

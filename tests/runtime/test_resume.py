@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from in_process import run_llc
 from keepers import kill_with_keeper
+from waiting import is_running, wait_for
 
 from llc.frontend.compile import compile_text
 from llc.runtime.host.errors import UserError
@@ -347,7 +348,7 @@ def test_an_interrupted_action_is_ended_before_it_runs_again(project: Path, is_r
     wait_for(lambda: (project / "second").exists() and (project / "pids").read_text().endswith("\n"))
     kill_with_keeper(process)
     first = int((project / "pids").read_text())
-    assert alive(first)
+    assert is_running(first)
     (path,) = project.glob(".loops/.running/*/job.events.jsonl")
     lines = [line for line in path.read_bytes().splitlines(keepends=True) if b'"event":"process"' not in line]
     if not is_recorded:
@@ -355,22 +356,8 @@ def test_an_interrupted_action_is_ended_before_it_runs_again(project: Path, is_r
     answer = resume()
     assert answer["status"] == "success"
     assert f"(pid {first}); it was ended" in answer["shown"]
-    assert not alive(first)
+    assert not is_running(first)
     assert len((project / "pids").read_text().splitlines()) == 2
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 UNKNOWN = LOOP.replace(

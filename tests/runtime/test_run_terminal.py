@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 import terminals
 from keepers import kill_with_keeper
 from terminals import exit_code, screen_of
+from waiting import is_running, wait_for
 
 Spawn = Callable[..., Any]
 
@@ -44,23 +44,9 @@ def spawn(project_dir: Path) -> Spawn:
     return on_terminal
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
-
-
 def action_pid() -> int:
     wait_for(lambda: os.path.exists("pid") and Path("pid").read_text().endswith("\n"))
     return int(Path("pid").read_text())
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_the_running_action_shows_live_output_and_a_spinner(spawn: Spawn) -> None:
@@ -136,7 +122,7 @@ def test_ctrl_c_ends_the_action_and_leaves_a_run_that_goes_on(spawn: Spawn) -> N
     child.expect(r"Resume with: llc resume (slow-[0-9a-f-]+)")
     run = child.match[1]
     assert exit_code(child) == 130
-    assert not alive(pid)
+    assert not is_running(pid)
     Path("go").touch()
     child = spawn("resume", run)
     child.expect_exact(f"Resuming {run} in a")
@@ -151,7 +137,7 @@ def test_a_second_ctrl_c_kills_what_does_not_listen(spawn: Spawn) -> None:
     child.sendintr()
     child.sendintr()
     assert exit_code(child) == 130
-    assert not alive(pid)
+    assert not is_running(pid)
 
 
 def test_being_asked_to_end_is_like_ctrl_c(spawn: Spawn) -> None:
@@ -168,7 +154,7 @@ def test_being_asked_to_end_is_like_ctrl_c(spawn: Spawn) -> None:
     assert process.returncode == 130
     assert "Loop interrupted: a" in out
     assert "Resume with: llc resume slow-" in err
-    assert not alive(pid)
+    assert not is_running(pid)
 
 
 def test_ctrl_c_while_json_is_asked_for_still_answers(spawn: Spawn) -> None:
