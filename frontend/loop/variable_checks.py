@@ -271,17 +271,7 @@ class _Checker:
             return
         place = self.span_of(text, variable)
         if name not in space.fields:
-            known = [*space.fields]
-            help = suggest(name, known, "it has")
-            others = [
-                f"${{{o.name}.{name}}}"
-                for o in NAMESPACES.values()
-                if not o.is_keyed and name in (o.fields or ())
-            ]
-            if len(others) == 1 and not (help or "").startswith("did you mean"):
-                help = f"did you mean `{others[0]}`?"
-            if variable.namespace == "result" and name in DETAILS:
-                help = f"did you mean `${{result.details.{name}}}`?"
+            help = _help_for_field(variable, name)
             owner = ".".join((variable.namespace, *path[:1])) if space.is_keyed else variable.namespace
             yield Diagnostic("unknown-field", f"`{owner}` has no field `{name}`", place, "", help)
         elif name == "value" and not self.comes_from(variable, "call"):
@@ -440,3 +430,18 @@ def _strings(value: Any) -> Iterator[str]:
     elif isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _strings(item)
+
+
+def _help_for_field(variable: Variable, name: str) -> str | None:
+    """Help for a field that the namespace of a variable does not have."""
+    if variable.namespace == "result" and name in DETAILS:
+        return f"did you mean `${{result.details.{name}}}`?"
+    help = suggest(name, NAMESPACES[variable.namespace].fields or (), "it has")
+    others = [
+        f"${{{other.name}.{name}}}"
+        for other in NAMESPACES.values()
+        if not other.is_keyed and name in (other.fields or ())
+    ]
+    if len(others) == 1 and not (help or "").startswith("did you mean"):
+        return f"did you mean `{others[0]}`?"
+    return help

@@ -136,26 +136,33 @@ class _Parser:
             if default is not None:
                 has_shell = has_shell or default.endswith(":shell")
                 default = default[len(":default=") :].removesuffix(":shell")
-            return (
-                Variable(
-                    found["space"],
-                    tuple(found["path"][1:].split(".")),
-                    default,
-                    found["raw"] is not None,
-                    start=place.start,
-                    end=place.end,
-                    filters=_filters(found["filters"]),
-                    is_word=has_shell,
-                ),
-                end,
+            variable = Variable(
+                found["space"],
+                tuple(found["path"][1:].split(".")),
+                default,
+                found["raw"] is not None,
+                start=place.start,
+                end=place.end,
+                filters=_filters(found["filters"]),
+                is_word=has_shell,
             )
+            return variable, end
         close = text.find("}", start)
         if outer is None:
             place = attrs.evolve(place, end=close + 1 if close >= 0 else min(len(text), start + 2))
-        prefix = _LOOP_VARIABLE.match(text, start)
         if text.startswith("${${", start):
             self.report_nested(place)
             return None, start + 4
+        if self.report_malformed(text, start, close, place):
+            return None, max(end, close + 1)
+        return None, start + 2
+
+    def report_malformed(self, text: str, start: int, close: int, place: Variable) -> bool:
+        """Report a `${` without a valid variable; returns False if it belongs to the shell.
+
+        close: offset of the next `}`; -1 without one.
+        """
+        prefix = _LOOP_VARIABLE.match(text, start)
         if prefix and prefix["space"] not in NAMESPACES:
             help = suggest(prefix["space"], NAMESPACES, "namespaces")
             self.problem(
@@ -178,8 +185,8 @@ class _Parser:
         elif self.kind == "value":
             self.report_bare_name(text[start + 2 : close], place)
         else:
-            return None, start + 2
-        return None, max(end, close + 1)
+            return False
+        return True
 
     def report_nested(self, place: Variable) -> None:
         self.problem(

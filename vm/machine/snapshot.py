@@ -205,23 +205,14 @@ class _Restoring:
             if any(type(box) is not DynamicBox for box, _ in machine.dynamic):
                 raise HeapError("`boxes` has something else")
         held = [self.held(self.data)]
-        strands = [first]
+        strands: list[Strand] = []
         waiting: dict[int, tuple[Strand, Any]] = {}
         for number in range(len(rows) + 1):
-            strand = first
+            strand = self.strand(rows[number - 1], strands, machine) if number else first
+            strands.append(strand)
             if number:
                 row = rows[number - 1]
-                place = _count(row, "fork")
-                fork = strands[place].fork if place < number else None
-                item = _count(row, "item")
-                if fork is None or item >= len(fork.strands) or fork.strands[item] is not None:
-                    raise HeapError("a strand belongs to no fork")
-                strand = Strand(self.frames(row.get("frames"), machine.functions), fork, item)
-                strands.append(strand)
                 held.append(self.held(row))
-                fork.strands[item] = strand
-                fork.left += 1
-                machine.outside += len(strand.calls)
                 if row.get("effect") is not None:
                     seq = _count(row["effect"], "seq")
                     if not 1 <= seq <= machine.seq or seq in waiting:
@@ -249,6 +240,18 @@ class _Restoring:
                 raise HeapError("a strand does not have a value for each dynamic box")
             strand.dynamic = values
         machine.load_dynamic()
+
+    def strand(self, row: Any, strands: list[Strand], machine: Control) -> Strand:
+        """A strand of a fork of one of the `strands` before it."""
+        place = _count(row, "fork")
+        fork = strands[place].fork if place < len(strands) else None
+        item = _count(row, "item")
+        if fork is None or item >= len(fork.strands) or fork.strands[item] is not None:
+            raise HeapError("a strand belongs to no fork")
+        strand = fork.strands[item] = Strand(self.frames(row.get("frames"), machine.functions), fork, item)
+        fork.left += 1
+        machine.outside += len(strand.calls)
+        return strand
 
     def held(self, row: dict[str, Any]) -> list[Any]:
         """The values of the dynamic boxes in a strand."""
