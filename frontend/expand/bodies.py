@@ -16,15 +16,7 @@ from ...ir.diagnostics import CompileError, labelled
 from ...ir.records import frozen
 from ...ir.spans import Source, Span
 from ..core.forms import Body, FormRow, Steps
-from ..core.nodes import (
-    Assign,
-    Binding,
-    Core,
-    Let,
-    Letrec,
-    Literal,
-    Variable,
-)
+from ..core.nodes import Assign, Binding, Core, Let, Letrec, Literal, Variable
 from ..core.nodes import Sequence as SequenceNode
 from ..core.scope import Identifier, Scope, identifier_of
 from ..core.syntax_rules import SyntaxRules

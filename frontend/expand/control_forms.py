@@ -264,12 +264,7 @@ def expand_loop(x: Context, datum: Form, scope: Scope) -> Steps:
         return (yield _loop_with_variables(x, datum, clause, scope))
     count = yield clause, scope
     if isinstance(count, Literal) and not is_count(count.value):
-        x.error(
-            "bad-count",
-            _BAD_COUNT,
-            clause.span,
-            help=f"write {LOOP}",
-        )
+        x.error("bad-count", _BAD_COUNT, clause.span, help=f"write {LOOP}")
     rounds = Binding("rounds", None, scope.function)
     done = Binding("round", None, scope.function)
     result = Binding("result", None, scope.function)

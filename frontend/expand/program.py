@@ -55,12 +55,7 @@ def expand(data: Sequence[Datum], source: Source, environment: Environment = ALO
     declared = x.declared
     found += declared.wrong
     found += declared.findings()
-    found += check(
-        program,
-        x.locals,
-        x.expected,
-        has_errors=any(item.is_error for item in found),
-    )
+    found += check(program, x.locals, x.expected, has_errors=any(item.is_error for item in found))
     return Expansion(program, tuple(found[:MAX_FINDINGS]), tuple(x.sources))
 
 

@@ -384,10 +384,9 @@ class _Checker:
     def maybe_unset(
         self, text: Text, variable: Variable, number: int, setters: list[int] | None
     ) -> Diagnostic:
-        what = {
-            "prev": "an action has run",
-            "result": "anything was evaluated",
-        }.get(variable.namespace, f"`{variable.path[0]}` is captured")
+        what = {"prev": "an action has run", "result": "anything was evaluated"}.get(
+            variable.namespace, f"`{variable.path[0]}` is captured"
+        )
         help = f"`${{{variable.name}:default=…}}` gives a value for that case"
         if setters is not None:
             path = self.graph.shortest_path(number, setters)

@@ -88,11 +88,7 @@ class Form(_Placed):
     bracket: str
 
     def __init__(
-        self,
-        items: tuple[Datum, ...],
-        place: Place = None,
-        bracket: str = "(",
-        tail: Datum | None = None,
+        self, items: tuple[Datum, ...], place: Place = None, bracket: str = "(", tail: Datum | None = None
     ) -> None:
         if tail is not None:
             if not items:

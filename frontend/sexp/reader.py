@@ -142,12 +142,7 @@ class _Reader:
 
     def report_problem(self, problem: Problem, start: int) -> None:
         self.report(
-            problem.id,
-            str(problem),
-            start + problem.start,
-            start + problem.end,
-            problem.label,
-            problem.help,
+            problem.id, str(problem), start + problem.start, start + problem.end, problem.label, problem.help
         )
 
     def report_missing(self, hole: Missing) -> None:

@@ -21,8 +21,7 @@ IN_RUNNING_CODE = code_hazard(
     "let the program print what it found, and run a fixed command with that in double quotes",
 )
 IN_SUBSCRIPT = code_hazard(
-    "is in an array subscript, which bash evaluates and may run",
-    "use a plain variable: `v=@`",
+    "is in an array subscript, which bash evaluates and may run", "use a plain variable: `v=@`"
 )
 
 AS_NAME = code_hazard(
@@ -46,13 +45,11 @@ IN_ARITHMETIC_TEST = code_hazard(
 )
 
 IN_ARITHMETIC = code_hazard(
-    "is evaluated as arithmetic, where bash may run it as code",
-    hazards.IN_ARITHMETIC.help,
+    "is evaluated as arithmetic, where bash may run it as code", hazards.IN_ARITHMETIC.help
 )
 
 IN_NAME_TEST = code_hazard(
-    "names a variable to be tested, and bash may run a subscript in a name",
-    "write a fixed name",
+    "names a variable to be tested, and bash may run a subscript in a name", "write a fixed name"
 )
 
 EVALUATED = code_hazard(
@@ -61,10 +58,7 @@ EVALUATED = code_hazard(
     is_shell=True,
 )
 
-AS_COMMAND = code_hazard(
-    "is a command to a program, which may run it as code",
-    "write a fixed text here",
-)
+AS_COMMAND = code_hazard("is a command to a program, which may run it as code", "write a fixed text here")
 
 REMOTE = code_hazard(
     "is evaluated again by the remote shell",
@@ -72,9 +66,7 @@ REMOTE = code_hazard(
 )
 
 IN_MAKE = code_hazard(
-    "becomes a variable of make, which expands a `$` in it and may run it",
-    MAKE_FIX,
-    is_shell=True,
+    "becomes a variable of make, which expands a `$` in it and may run it", MAKE_FIX, is_shell=True
 )
 
 RUN_BY_PROGRAM = code_hazard(

@@ -37,13 +37,7 @@ from .hazards import (
     UncertainParse,
 )
 from .heredocs import Heredoc
-from .interpreters import (
-    argument_hazard,
-    assignment_hazard,
-    condition_hazard,
-    input_hazard,
-    is_evaluated,
-)
+from .interpreters import argument_hazard, assignment_hazard, condition_hazard, input_hazard, is_evaluated
 from .taint import tainted_values
 
 

@@ -76,13 +76,10 @@ IN_HEREDOC_COMMAND = _refusal(
     'put it in a shell variable first: `v=@`, then use `"$v"` here',
 )
 IN_DUPLICATION = _refusal(
-    "is the target of `>&`, which bash expands twice",
-    "write `> @ 2>&1` to send both outputs to a file",
+    "is the target of `>&`, which bash expands twice", "write `> @ 2>&1` to send both outputs to a file"
 )
 UNENDED = _refusal(
-    "is in a command with @ left open at its end",
-    "close it; the shell would refuse the command",
-    None,
+    "is in a command with @ left open at its end", "close it; the shell would refuse the command", None
 )
 NEAR_DELIMITER = _refusal(
     "is on a line of a here-document that would end it if its values were empty",

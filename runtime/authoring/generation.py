@@ -101,12 +101,7 @@ def schema() -> dict[str, Any]:
     paradigms = [name for name in full["properties"]["paradigm"]["enum"] if name != "natural"]
     loop["properties"] = {"paradigm": {**full["properties"]["paradigm"], "enum": paradigms}}
     loop["required"] = ["paradigm"]
-    return {
-        "type": "object",
-        "properties": {"loop": loop},
-        "required": ["loop"],
-        "definitions": definitions,
-    }
+    return {"type": "object", "properties": {"loop": loop}, "required": ["loop"], "definitions": definitions}
 
 
 def _question(words: str, name: str | None, tools: Sequence[str]) -> str:

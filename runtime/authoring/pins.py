@@ -138,9 +138,7 @@ def _is_confirmed(loop: NaturalLoop, options: dict[str, Any], open_menus: Callab
         return True
     if not is_attended():
         raise UserError(
-            "not-confirmed",
-            f"{loop.path} is not pinned: no terminal to confirm it",
-            "--yes pins it",
+            "not-confirmed", f"{loop.path} is not pinned: no terminal to confirm it", "--yes pins it"
         )
     return open_menus().confirm(f"Pin this in {loop.lock}?")
 

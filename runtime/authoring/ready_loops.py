@@ -14,17 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
 from ...frontend.source.files import text_source
-from ...frontend.source.schema import (
-    BOOLEAN,
-    EXIT_CODES,
-    JSON,
-    TEXT,
-    Spec,
-    Type,
-    block,
-    optional,
-    required,
-)
+from ...frontend.source.schema import BOOLEAN, EXIT_CODES, JSON, TEXT, Spec, Type, block, optional, required
 from ...frontend.source.schema_reader import SchemaReader
 from ...frontend.source.yaml_tree import read_document
 from ...frontend.source.yaml_writer import one_line

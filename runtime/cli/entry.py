@@ -11,13 +11,7 @@ import sys
 
 from ...ir.python_internals import suppress
 from ..host import signals
-from ..host.errors import (
-    EXIT_FAILURE,
-    EXIT_INTERNAL,
-    EXIT_INTERRUPTED,
-    EXIT_PIPE,
-    reason,
-)
+from ..host.errors import EXIT_FAILURE, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_PIPE, reason
 from ..host.screen import flush_standard_streams
 
 TYPE_CHECKING = False

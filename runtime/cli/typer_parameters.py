@@ -99,8 +99,7 @@ NoPreflight = Annotated[
 ]
 NoLlm = Annotated[bool, option("--no-llm", "", _NO_LLM, MODELS)]
 Dialect = Annotated[
-    Text,
-    option("--dialect", "NAME", "Dialect of loops that name none: `llc` or `little-loops`.", PROGRAM),
+    Text, option("--dialect", "NAME", "Dialect of loops that name none: `llc` or `little-loops`.", PROGRAM)
 ]
 LlmModel = Annotated[Text, option("--llm-model", "MODEL", "Override the model that judges output.", MODELS)]
 MaxIterations = Annotated[
@@ -164,16 +163,12 @@ OnUnknown = Annotated[
     ),
 ]
 AcceptLoss = Annotated[
-    bool,
-    option("--accept-loss", "", "Continue from the remaining events of a truncated journal.", EXECUTION),
+    bool, option("--accept-loss", "", "Continue from the remaining events of a truncated journal.", EXECUTION)
 ]
 AcceptChanges = Annotated[
     bool,
     option(
-        "--accept-changes",
-        "",
-        "Continue with the changed program if the run can continue in it.",
-        EXECUTION,
+        "--accept-changes", "", "Continue with the changed program if the run can continue in it.", EXECUTION
     ),
 ]
 Fuel = Annotated[

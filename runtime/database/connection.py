@@ -124,10 +124,7 @@ def connect(address: Address, timeout_s: int = CONNECT_TIMEOUT_S) -> Connection:
         ) from None
     try:
         connection = open_connection(
-            address.url,
-            autocommit=True,
-            connect_timeout=timeout_s,
-            application_name="llc",
+            address.url, autocommit=True, connect_timeout=timeout_s, application_name="llc"
         )
     except psycopg.OperationalError as error:
         raise _connection_error(address, error) from None

@@ -67,8 +67,7 @@ def _lanes(graph: Graph) -> dict[str, int]:
     lanes = {}
     for name, (low, high) in sorted(spans.items(), key=lambda item: (item[1][1] - item[1][0], rows[item[0]])):
         lane = next(
-            (n for n, used in enumerate(occupied) if all(high < a or low > b for a, b in used)),
-            len(occupied),
+            (n for n, used in enumerate(occupied) if all(high < a or low > b for a, b in used)), len(occupied)
         )
         if lane == len(occupied):
             occupied.append([])

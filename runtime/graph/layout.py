@@ -150,10 +150,7 @@ def run_graphviz(source: str, form: str) -> bytes:
     """Run Graphviz on a graph in the DOT language; returns its output in `form`. Raises UserError."""
     program = _program()
     process = processes.Popen(
-        [program, f"-T{form}"],
-        stdin=processes.PIPE,
-        stdout=processes.PIPE,
-        stderr=processes.PIPE,
+        [program, f"-T{form}"], stdin=processes.PIPE, stdout=processes.PIPE, stderr=processes.PIPE
     )
     try:
         output, errors = process.communicate(source.encode(), timeout=_TIMEOUT_S)

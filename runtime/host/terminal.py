@@ -22,7 +22,4 @@ else:
         return load(globals(), _DEFERRED, name)
 
 
-_DEFERRED = {
-    "termios": ("TCIFLUSH", "TCSADRAIN", "tcflush", "tcgetattr", "tcsetattr"),
-    "tty": ("setcbreak",),
-}
+_DEFERRED = {"termios": ("TCIFLUSH", "TCSADRAIN", "tcflush", "tcgetattr", "tcsetattr"), "tty": ("setcbreak",)}

@@ -18,7 +18,4 @@ else:
         return load(globals(), _DEFERRED, name)
 
 
-_DEFERRED = {
-    "queue": ("Empty", "SimpleQueue"),
-    "threading": ("Semaphore", "Thread", "current_thread"),
-}
+_DEFERRED = {"queue": ("Empty", "SimpleQueue"), "threading": ("Semaphore", "Thread", "current_thread")}

@@ -249,9 +249,7 @@ def needs_packing(value: Any) -> bool:
 
 
 def unpack(
-    value: Any,
-    fetch: Callable[[str, int], str],
-    secret: Callable[[list[str]], str] | None = None,
+    value: Any, fetch: Callable[[str, int], str], secret: Callable[[list[str]], str] | None = None
 ) -> Any:
     """Inverse of `pack`. Raises the exceptions of `fetch` (BlobError).
 

@@ -523,11 +523,7 @@ class StateEnter(StateNote, name="state_enter"):
         loop, state, iteration = wire.get("loop"), wire.get("state"), wire.get("iteration")
         if iteration.__class__ is not int or not -LARGEST < iteration < LARGEST:
             iteration = 0
-        return (
-            loop if loop.__class__ is str else None,
-            state if state.__class__ is str else None,
-            iteration,
-        )
+        return (loop if loop.__class__ is str else None, state if state.__class__ is str else None, iteration)
 
 
 class Evaluate(StateNote, name="evaluate"):

@@ -418,9 +418,7 @@ def _create(path: str) -> None:
 def _open_lock(path: str) -> int:
     try:
         return files.open_handle(
-            os.path.join(os.path.dirname(path), LOCK),
-            files.O_RDWR | files.O_CREAT | files.O_NOFOLLOW,
-            0o600,
+            os.path.join(os.path.dirname(path), LOCK), files.O_RDWR | files.O_CREAT | files.O_NOFOLLOW, 0o600
         )
     except OSError as error:
         raise Unusable(error.strerror or str(error)) from None

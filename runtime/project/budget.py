@@ -79,12 +79,7 @@ class Spending:
     def used(self) -> dict[str, float]:
         """The usage by unit; a call counts from its start."""
         total = self.total
-        return {
-            "usd": total.usd,
-            "tokens": total.tokens,
-            "calls": total.begun,
-            "seconds": total.seconds,
-        }
+        return {"usd": total.usd, "tokens": total.tokens, "calls": total.begun, "seconds": total.seconds}
 
     def begin(self, seq: int, kind: str) -> None:
         """Record the start of an effect; an effect that is performed again counts as one call."""

@@ -184,8 +184,7 @@ class ConfigurationFile(Spec):
         "The database of the cluster, for `--db` and `--on cluster`.",
     )
     workspace: WorkspaceSpec | None = optional(
-        block(WorkspaceSpec),
-        "Git repository that runs of a cluster work on; default: the worker's folder.",
+        block(WorkspaceSpec), "Git repository that runs of a cluster work on; default: the worker's folder."
     )
 
 

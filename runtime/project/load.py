@@ -98,8 +98,7 @@ def compile_options(values: Values | None = None) -> CompileOptions:
     Both include the model of `LLC_LLM_MODEL`; `compilation` adds the project's configuration.
     """
     options = CompileOptions(
-        default_model=environment.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL,
-        folder=LOOPS,
+        default_model=environment.environ.get("LLC_LLM_MODEL") or DEFAULT_LLM_MODEL, folder=LOOPS
     )
     if values is None:
         return options

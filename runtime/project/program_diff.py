@@ -81,10 +81,7 @@ class Change(LightRecord):
 
 
 def find(
-    start: Mapping[str, Any],
-    image: Image,
-    outputs: str,
-    links: Callable[[], run_programs.Links] = tuple,
+    start: Mapping[str, Any], image: Image, outputs: str, links: Callable[[], run_programs.Links] = tuple
 ) -> Change | None:
     """Compare the current source of a run with its program; None if they are equal.
 
@@ -136,9 +133,7 @@ def accept(run: RunFolder, machine: Machine, change: Change) -> tuple[Machine, l
         return migrate(machine, change.image)
     except MigrationError as error:
         raise Failure(
-            "incompatible-program",
-            f"{run.id} cannot continue with the current {change.path}: {error}",
-            _HELP,
+            "incompatible-program", f"{run.id} cannot continue with the current {change.path}: {error}", _HELP
         ) from None
 
 

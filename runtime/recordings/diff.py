@@ -121,11 +121,7 @@ class _Comparer:
         except Endless:
             difference = self.differs(self.next(), None, endless=True)
         return Comparison(
-            self.same,
-            self.total,
-            self.execution.machine.ticks,
-            difference,
-            self.recording.end is not None,
+            self.same, self.total, self.execution.machine.ticks, difference, self.recording.end is not None
         )
 
     def find_difference(self) -> Difference | None:

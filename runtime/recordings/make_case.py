@@ -284,10 +284,7 @@ class Placeholders:
 
     def __init__(self, name: str, about: dict[str, Any], history: RunHistory) -> None:
         pairs = [(str(about.get("run") or name), "<run>")]
-        for path, word in (
-            (files.realpath(ROOT or "."), "<project>"),
-            (os.path.expanduser("~"), "<home>"),
-        ):
+        for path, word in ((files.realpath(ROOT or "."), "<project>"), (os.path.expanduser("~"), "<home>")):
             if path.count("/") > 1 or (path.startswith("/") and len(path) > 4):
                 pairs.append((path, word))
         self.pairs = sorted(pairs, key=lambda pair: -len(pair[0]))

@@ -64,10 +64,7 @@ def head(point: Point, timeline: Timeline) -> str:
 
 def as_text(point: Point, timeline: Timeline) -> str:
     """A point as plain text, for a pipe or a file."""
-    lines = [
-        head(point, timeline),
-        *(text for text, _ in page(point, diff_text.sources_of(timeline.image))),
-    ]
+    lines = [head(point, timeline), *(text for text, _ in page(point, diff_text.sources_of(timeline.image)))]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 

@@ -34,9 +34,7 @@ def find_unfinished(target: str, root: str = ROOT) -> RunFolder:
     for run in runs_in(root, HISTORY):
         if run.id == target or is_run_of(run, target):
             raise UserError(
-                "run-ended",
-                f"{run.id} cannot be resumed: it has ended",
-                f"its journal is {run.journal}",
+                "run-ended", f"{run.id} cannot be resumed: it has ended", f"its journal is {run.journal}"
             )
     names = [name for run in running for name in (str(run.about().get("program", run.name)), run.id)]
     help = suggest(target, names, "unfinished runs") or f"no run in {RUNNING}/ is unfinished"

@@ -102,9 +102,7 @@ def conflict_error(others: list[Holder], root: str) -> UserError:
     if holder.is_keeper:
         help = f"its process has died, but its action continues; to take it over: llc resume {holder.run.id}"
     return Failure(
-        "scope-conflict",
-        f"{own} {how} {holder.run.id} (pid {holder.pid}{since}), which {status}",
-        help,
+        "scope-conflict", f"{own} {how} {holder.run.id} (pid {holder.pid}{since}), which {status}", help
     )
 
 

@@ -167,8 +167,7 @@ def _stored(run: DatabaseRun) -> dict[int, tuple[_Snapshot, bytes]]:
 
 def _damaged(run: DatabaseRun, error: Exception) -> UserError:
     return UserError(
-        "bad-workspace",
-        f"the record of the workspace of {run.id} is damaged: {clean(str(error), 200)}",
+        "bad-workspace", f"the record of the workspace of {run.id} is damaged: {clean(str(error), 200)}"
     )
 
 

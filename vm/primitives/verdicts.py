@@ -385,12 +385,7 @@ def judge_convergence(
             what, wrong = ("the target", target) if goal is None else ("the tolerance", tolerance)
             message = _not_a_number(what, wrong)
         return _result(
-            "error",
-            current=current,
-            previous=number_in(last),
-            target=goal,
-            delta=None,
-            message=message,
+            "error", current=current, previous=number_in(last), target=goal, delta=None, message=message
         )
     before = measured_in(previous)
     details: dict[str, Value] = {}

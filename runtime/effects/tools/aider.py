@@ -77,11 +77,7 @@ def _hand_over(
     """Run a program in the foreground of the terminal; the result has no output."""
     started_at = clock.monotonic()
     limit, limited_by = context.limit(limits, own="action")
-    env = {
-        **runner.env,
-        b"LLC_EFFECT_ID": context.effect_id.encode(),
-        b"LLC_RUN_ID": context.run_id.encode(),
-    }
+    env = {**runner.env, b"LLC_EFFECT_ID": context.effect_id.encode(), b"LLC_RUN_ID": context.run_id.encode()}
     settings = terminal.tcgetattr(0)
     # A background process is stopped when it changes the terminal, unless it blocks this signal.
     before = signals.pthread_sigmask(signals.SIG_BLOCK, {signals.SIGTTOU})

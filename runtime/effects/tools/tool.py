@@ -151,10 +151,7 @@ class Tools:
 
 
 def _limits(args: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "timeout_s": args.get("timeout_s") or DEFAULT_TIMEOUT,
-        "deadline_ms": args.get("deadline_ms"),
-    }
+    return {"timeout_s": args.get("timeout_s") or DEFAULT_TIMEOUT, "deadline_ms": args.get("deadline_ms")}
 
 
 # --- expansion of a command -------------------------------------------------------------------
