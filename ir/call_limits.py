@@ -1,15 +1,12 @@
 """Verification of calls: what a loop calls respects the loop's time limit and budget, and does not call
-the loop
-again.
+the loop again.
 
 A call is an action of a loop: its computation time is not limited here. But every effect in it that waits has
-the loop's deadline, which is passed from call to call in a capture that is never assigned; and
-no effect in it uses a model or agent if the loop has a budget. `spec/ir.md` (Calls) has the rules and why
-they suffice.
+the loop's deadline, which is passed from call to call in a capture that is never assigned; and no effect in
+it uses a model or agent if the loop has a budget. `spec/ir.md` (Calls) has the rules and why they suffice.
 
 The possible callees of a function are all functions whose closures it creates, and their callees,
-transitively.
-There are no others: the values that are passed to a loop are plain data.
+transitively. There are no others: the values that are passed to a loop are plain data.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The program model: functions, states, straight-line instructions, exits.
 
-A program is a set of functions; a function is an ordered set of named states over named slots; a
-state is straight-line work on slots followed by exactly one exit. Whatever can suspend, loop or
-leave ends a state, so between two states nothing lives but slots. That is the invariant snapshots
-rest on (`spec/ir.md`).
+A program is a set of functions; a function is an ordered set of named states over named slots; a state is
+straight-line work on slots followed by exactly one exit. Whatever can suspend, loop or leave ends a state, so
+between two states nothing lives but slots. That is the invariant snapshots rest on (`spec/ir.md`).
 
 Must not contain: anything that knows YAML, S-expressions, opcodes or the world.
 """

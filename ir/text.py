@@ -1,8 +1,7 @@
 """The text form of a program: printed here, read back by `text_reader`.
 
-What is printed reads back to an equal program, constants with their types and, where they are
-printed, spans too (`spec/ir.md`, Text form). Printing needs no parser and parsing loads one only
-when it is used.
+What is printed reads back to an equal program, constants with their types and, where they are printed, spans
+too (`spec/ir.md`, Text form). Printing needs no parser and parsing loads one only when it is used.
 
 Must not contain: what makes a program good (`verify`).
 """

@@ -1,7 +1,6 @@
 """Reads the text form of a program (`text.lark`) with an LALR parser, bottom-up, without recursion.
 
-Owns the meaning of each rule of the grammar and the wording of its errors. Loaded only when a text
-is parsed.
+Owns the meaning of each rule of the grammar and the wording of its errors. Loaded only when a text is parsed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Printer of core, for `--emit expanded`: the expanded program in the language's own syntax.
 
-Every variable has a unique name (`x`, then `x.2`), so no name hides another. Machine
-primitives are written `op:add`, effects and notes as `stdlib/` writes them. The layout is that of
-`llc fmt` (`sexp/formatter.py`).
+Every variable has a unique name (`x`, then `x.2`), so no name hides another. Machine primitives are written
+`op:add`, effects and notes as `stdlib/` writes them. The layout is that of `llc fmt` (`sexp/formatter.py`).
 """
 
 from __future__ import annotations

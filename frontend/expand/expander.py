@@ -1,9 +1,8 @@
 """Expander: data to core, one form at a time.
 
-Walks the data once, without recursion: macros are expanded, forms are turned into core by their
-handlers (`core/forms.py`), names into bindings. An error is reported and expansion continues, with a
-null in the place of the wrong form. Arity of calls and reachability of code are checked by
-`core/checks.py`.
+Walks the data once, without recursion: macros are expanded, forms are turned into core by their handlers
+(`core/forms.py`), names into bindings. An error is reported and expansion continues, with a null in the place
+of the wrong form. Arity of calls and reachability of code are checked by `core/checks.py`.
 """
 
 from __future__ import annotations

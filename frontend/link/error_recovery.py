@@ -1,9 +1,8 @@
 """Error recovery: further diagnostics for a text that has reader errors.
 
 After an error, the data of the reader are a guess. Diagnostics in forms that were read without an error are
-reported
-together with those of the reader. If brackets are in doubt, a definition may be missing, so diagnostics
-about names are omitted.
+reported together with those of the reader. If brackets are in doubt, a definition may be missing, so
+diagnostics about names are omitted.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Top level of a session: forms are compiled one at a time, each with access to the earlier ones.
 
-Each top-level variable is in a box that all forms share; a form becomes a function that captures the
-boxes of its variables. A definition can therefore be replaced while functions use it, and nothing is
-evaluated twice. A name that a function uses before its definition is *promised*: a warning at compile
-time, and a fault if it is read too early. Must not contain: boxes, values, execution
-(`runtime/terminal/session.py`).
+Each top-level variable is in a box that all forms share; a form becomes a function that captures the boxes of
+its variables. A definition can therefore be replaced while functions use it, and nothing is evaluated twice.
+A name that a function uses before its definition is *promised*: a warning at compile time, and a fault if it
+is read too early. Must not contain: boxes, values, execution (`runtime/terminal/session.py`).
 """
 
 from __future__ import annotations
@@ -112,8 +111,7 @@ class Toplevel:
         options: of the compilation.
 
     While a form is compiled, `expected` has the names that later forms will define, and `valued` the
-    variables that
-    earlier forms defined.
+    variables that earlier forms defined.
     """
 
     def __init__(self, options: CompileOptions = DEFAULT_OPTIONS) -> None:

@@ -81,8 +81,7 @@ def locate(name: str, folder: str, suffixes: Iterable[str], what: str) -> str | 
     """Find a file by the name that a loop in `folder` uses.
 
     The folder itself and its parents up to the project's folder of loops are searched. The file must not be
-    outside
-    that folder, links resolved. suffixes: suffixes to append to the name. what: term for messages.
+    outside that folder, links resolved. suffixes: suffixes to append to the name. what: term for messages.
     """
     folders = _search_folders(folder)
     root = real_path(folders[-1] or ".")
@@ -303,8 +302,7 @@ class _Composition:
         """The fragments of all imported libraries; a later library replaces fragments of an earlier one.
 
         The value of an invalid fragment is None. The key "" means that a library is invalid, so that there
-        may be more
-        fragments.
+        may be more fragments.
         """
         known: dict[str, Mapping | None] = {}
         given = root.entries.get("import")

@@ -1,6 +1,5 @@
 """Schema of the little-loops keys of loops and states (`source.schema`), which llc reads as spellings of
-its own
-keys.
+its own keys.
 
 `StateSpec` and `LoopSettings` inherit from these classes. `dialect` implements the keys, or warns about a key
 that has no effect. `spec/dialect.md` is printed from them. Must not contain: llc's own keys.

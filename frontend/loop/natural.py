@@ -60,8 +60,7 @@ def lock_path(path: str) -> str | None:
 
 def as_states(spec: LoopSpec, document: Document) -> tuple[Loop | None, Document]:
     """Convert a loop of any paradigm to states; also returns the document that knows its positions. None
-    after
-    an error.
+    after an error.
     """
     if isinstance(spec, NaturalSpec):
         return pinned_loop(spec, document)

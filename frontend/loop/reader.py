@@ -276,8 +276,7 @@ class _Reader(SchemaReader):
         """Read top-level keys that are not in the schema; returns the unknown ones.
 
         Ignores keys that suppress checks of little-loops. Under the dialect an unknown key is only a warning,
-        because
-        little-loops may know it.
+        because little-loops may know it.
         """
         unknown = []
         for key, key_node, node in others:

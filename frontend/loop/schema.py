@@ -1,8 +1,7 @@
 """Schema of a loop: settings and states, one class per block (`source.schema`).
 
 `evaluator_schema` has the evaluators. `paradigms` has the keys of the other paradigms, so that a loop of
-states
-need not load them. Must not contain: YAML, templates, checks across fields.
+states need not load them. Must not contain: YAML, templates, checks across fields.
 """
 
 from __future__ import annotations
@@ -194,8 +193,7 @@ class StateSpec(DialectState):
         """Verdict to target; `_` is any other verdict, `_error` is `error`.
 
         `route` takes precedence, including its `_`; the shorthand keys fill the gaps. A state with `next`
-        keeps only the
-        route of errors. (Seed, Resolution Order and Special Route Keys.)
+        keeps only the route of errors. (Seed, Resolution Order and Special Route Keys.)
         """
         table = {
             self._own_verdict(_VERDICT_SYNONYMS.get(verdict, verdict)): target

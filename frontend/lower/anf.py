@@ -467,8 +467,7 @@ class Body(StateWriter):
 
     def keeps_frame(self, node: core.Apply) -> bool:
         """Whether the call must keep the caller's frame, so that a backtrace shows where the author called
-        the
-        library.
+        the library.
 
         This does not affect constant-memory tail calls: library functions other than `apply` do not call a
         function argument in tail position.

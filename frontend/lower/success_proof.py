@@ -2,8 +2,7 @@
 
 A forward data-flow analysis over the states of a loop (`spec/ir.md`, Proof of success). A check is a command
 or tool whose result decides, through a deterministic evaluator, where control goes; it has passed on the
-edges of
-a good verdict. An agent, a task, a model's verdict, and a verdict on an older output prove nothing.
+edges of a good verdict. An agent, a task, a model's verdict, and a verdict on an older output prove nothing.
 Must not contain: the meaning of commands (`Tells` is a parameter), YAML.
 """
 

@@ -1,10 +1,9 @@
 """Recovery from missing closing brackets, by indentation.
 
-The contents of a form are indented further than the form, so a line that is not shows that a form
-before it should have ended. A form that begins in the first column ends the search for the one
-before it. Where the indentation contradicts the brackets that exist, it proves nothing, and the
-missing ones are added at the end of their form. The result is a guess: it is used for diagnostics,
-never for the meaning of a program.
+The contents of a form are indented further than the form, so a line that is not shows that a form before it
+should have ended. A form that begins in the first column ends the search for the one before it. Where the
+indentation contradicts the brackets that exist, it proves nothing, and the missing ones are added at the end
+of their form. The result is a guess: it is used for diagnostics, never for the meaning of a program.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Reader of S-expressions: text to data; `spec/syntax.md`.
 
-`read` never raises for bad text: it reports all errors and returns the data that can be recognised.
-It uses an explicit stack, so that nesting needs no Python frames, and one dictionary look-up for each
-token, so that a megabyte takes a fraction of a second. `bracket_recovery` guesses the place of a
-missing `)`.
+`read` never raises for bad text: it reports all errors and returns the data that can be recognised. It uses
+an explicit stack, so that nesting needs no Python frames, and one dictionary look-up for each token, so that
+a megabyte takes a fraction of a second. `bracket_recovery` guesses the place of a missing `)`.
 """
 
 from __future__ import annotations

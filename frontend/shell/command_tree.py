@@ -57,8 +57,7 @@ class Command:
     """A simple command, or the part of a compound command before its first `;` or newline.
 
     inputs: texts of here-strings and here-documents. files: names of the files it reads. outputs: names of
-    the
-    files it writes. is_arithmetic: the command is `(( … ))`, its only word.
+    the files it writes. is_arithmetic: the command is `(( … ))`, its only word.
     """
 
     start: int

@@ -63,8 +63,7 @@ def quoting_contexts(command: str, data: tuple[bool, ...]) -> tuple[QuotingConte
     """The context of each NUL in `command`, in order.
 
     data: for each NUL, whether it is a value to be quoted. The others are inserted verbatim and are assumed
-    not
-    to change the quoting. Results are cached, because a loop is compiled once for each loop that runs it.
+    not to change the quoting. Results are cached, because a loop is compiled once for each loop that runs it.
     """
     reader = _Reader(command, data)
     hazard = UNCLEAR

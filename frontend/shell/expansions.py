@@ -2,8 +2,8 @@
 
 A variable inside one is refused, but the end of the expansion must be known to parse the text after it. Each
 function takes the text, the offset to read from and the end of the readable text. It reports variables
-through
-`refuse` and returns the offset after the expansion. Raises `UncertainParse` if the end is not certain.
+through `refuse` and returns the offset after the expansion. Raises `UncertainParse` if the end is not
+certain.
 """
 
 from __future__ import annotations

@@ -413,8 +413,7 @@ def is_evaluated(name: str, before: str, *, is_declared: bool) -> bool:
     """Whether bash evaluates a value assigned to a shell variable, given the text `before` the assignment.
 
     is_declared: the assignment is an argument of `declare` or a similar builtin, which reads `(…)` in the
-    value as
-    a list if the variable is a list.
+    value as a list if the variable is a list.
     """
     if name in _EVALUATED_NAMES:
         return True

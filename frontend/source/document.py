@@ -123,8 +123,7 @@ class Document:
         """The span of `text[start:end]` in the source, where `text` is the value of the scalar at `span`.
 
         The substring is searched in the source. If escapes or line folding hide it, the result is the span of
-        the
-        whole scalar.
+        the whole scalar.
         """
         if span is not None and span.path != self.source.path:
             for other in self._included:

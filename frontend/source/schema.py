@@ -3,16 +3,14 @@
 A field is created by `required` or `optional` and holds its `Type` and its documentation. Everything else
 derives from these classes: the reader (`schema_reader`), the JSON Schemas for editors (`json_schema`) and the
 tables of the specification. Loops, configuration, tools, worlds, cases and jobs are declared this way, each
-in
-the package that uses it. Must not contain: YAML, or the keys of any particular file.
+in the package that uses it. Must not contain: YAML, or the keys of any particular file.
 
 A `Spec` is not an attrs class: a command that reads a loop first declares 40 of them with 400 fields, and
 attrs would take more than 10 ms to generate their methods.
 
 Every object knows its position in the text. `span` is the whole block. `spans[field]` is the value of a given
 key, `spans["key:" + field]` the key itself. Entries of maps have names such as `route.success`, items of
-lists
-such as `steps[0]`. The name of a block that is an entry of a map has the key's span in `spans["name"]`.
+lists such as `steps[0]`. The name of a block that is an entry of a map has the key's span in `spans["name"]`.
 """
 
 from __future__ import annotations

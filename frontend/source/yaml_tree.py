@@ -1,8 +1,7 @@
 """YAML parser: texts to documents whose nodes have positions.
 
-Owns YAML's syntax and its scalars (YAML 1.2 core schema: `yes`, `no`, `on`, `off` are texts). Trees are
-built from libyaml's events without recursion, because libyaml's composer overflows the C stack on deep
-nesting.
+Owns YAML's syntax and its scalars (YAML 1.2 core schema: `yes`, `no`, `on`, `off` are texts). Trees are built
+from libyaml's events without recursion, because libyaml's composer overflows the C stack on deep nesting.
 Must not contain: the meaning of keys.
 """
 

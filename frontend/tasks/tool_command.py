@@ -1,9 +1,8 @@
 """Parser of a tool's `command`: literal text and `${parameter}`.
 
 A list is a program with its arguments, run without a shell: each item is one word, whatever the values
-contain.
-A text is a shell command: each `${parameter}` is quoted for its context, and refused where no quoting
-is safe (`shell/contexts.py`). `$${` is a literal `${`. A piece is a text, or `{"of": parameter}` for
+contain. A text is a shell command: each `${parameter}` is quoted for its context, and refused where no
+quoting is safe (`shell/contexts.py`). `$${` is a literal `${`. A piece is a text, or `{"of": parameter}` for
 a value, which `runtime/effects/tools/tool.py` inserts.
 """
 

@@ -20,8 +20,7 @@ def quote_variables(parts: Sequence[Part], problems: list[Problem], is_checked: 
     """Yield the parts of a command, each variable with its quoting.
 
     problems: receives the hazards of variables. is_checked: allow a variable where quoting cannot make it
-    safe,
-    and check its value at run time instead of refusing the variable.
+    safe, and check its value at run time instead of refusing the variable.
     """
     command = "".join(part.text if isinstance(part, Literal) else HOLE for part in parts)
     contexts = iter(

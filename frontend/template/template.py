@@ -1,9 +1,8 @@
 """Parser of templates: texts with `${…}` in actions, evaluators, routes and context.
 
-A template is text with variables (`spec/interpolation.md`). Parsing splits it into parts,
-inserts the values that are known at compile time (`context` and others), and determines the quoting
-of every value that is known only at run time. Errors are returned as problems with offsets into the
-text, never raised.
+A template is text with variables (`spec/interpolation.md`). Parsing splits it into parts, inserts the values
+that are known at compile time (`context` and others), and determines the quoting of every value that is known
+only at run time. Errors are returned as problems with offsets into the text, never raised.
 
 Must not contain: positions of texts in a file, states of loops.
 """
@@ -45,12 +44,10 @@ def parse(
     Args:
         kind: "shell" for a shell action, "slash" for a slash command, "value" for all other fields.
         context: the loop's `context:`. Its values are inserted before the shell text is analysed, nested
-            values
-            depth-first; an unknown name is a problem. None: keep context variables as variables.
+            values depth-first; an unknown name is a problem. None: keep context variables as variables.
         known: texts of other variables known at compile time, such as `{"loop.name": "lint"}`.
         is_open: report an unknown `context` name, or a value that becomes code, as a warning only; it may be
-            a
-            fault at run time.
+            a fault at run time.
     """
     if kind not in KINDS:
         raise ValueError(f"no kind of template: {kind}")
@@ -338,8 +335,7 @@ def _as_shell_word(variable: Variable, text: str) -> str:
 
 def _filters(text: str) -> tuple[tuple[str, int], ...]:
     """Parse filters such as `:head=3:bytes=100` to (primitive, count). `bytes` selects from the same end
-    as the
-    filter before it.
+    as the filter before it.
     """
     if not text:
         return ()

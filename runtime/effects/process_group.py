@@ -28,8 +28,7 @@ EXIT_POLL_INTERVAL = 0.01
 _CHUNK_BYTES = 1 << 16
 # Seconds between two reads of the output files of an action that has survived its driver.
 _KEPT_POLL_INTERVAL = 0.02
-# Maximum number of open pipes of background children that outlive their step. Beyond it the oldest
-# is closed.
+# Maximum number of open pipes of background children that outlive their step. Beyond it the oldest is closed.
 MAX_LEFT_BEHIND = 64
 
 

@@ -1,9 +1,8 @@
 """Disassembly of code images, as text and as data.
 
-A listing has one label per state, and one line per instruction: its operands by name, its stack effect,
-the stack height after it, and the source lines if the image has
-them. The input need not be valid: an image that `verify` would reject is listed too, with `?` for
-operands that refer to nothing.
+A listing has one label per state, and one line per instruction: its operands by name, its stack effect, the
+stack height after it, and the source lines if the image has them. The input need not be valid: an image that
+`verify` would reject is listed too, with `?` for operands that refer to nothing.
 """
 
 from __future__ import annotations

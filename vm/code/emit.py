@@ -304,8 +304,7 @@ class FunctionEmitter:
         """Emit code that pushes the expression's value. span: used if the expression has no span of its own.
 
         This method emits most of a program, so it does not look up opcode rows, and it emits literals and
-        slots
-        together with the expression whose operands they are.
+        slots together with the expression whose operands they are.
         """
         if self.done:
             raise EmitError("an expression does not fit where it stands")

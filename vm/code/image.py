@@ -11,9 +11,8 @@ names) before a machine executes it.
     program   constants, names, code
     debug     spans and sources, which do not affect the program's hash
 
-The sections are packed (`packing`). In version 1 they are not packed, and the second
-digest covers the debug section; version 1 is still read, and it is written if the texts in it must be
-visible.
+The sections are packed (`packing`). In version 1 they are not packed, and the second digest covers the debug
+section; version 1 is still read, and it is written if the texts in it must be visible.
 
 A section is a u32 length, that number of bytes of JSON, then u32 words to the section's end: the arrays
 that the JSON declares, in order (`_program_section`, `_debug_section`).
@@ -78,8 +77,7 @@ class FunctionCode:
         slots: names; parameters first, then captures (`parameters` and `captures` are their numbers).
         rest: whether the last parameter receives the list of the remaining arguments.
         states: names; state 0 is the entry. `offsets[i]` is the start of state i in `code`; it ends at the
-            start of
-            the next state.
+            start of the next state.
         handlers: state → (target state, slot of the fault map).
         tables: the tables of SWITCH, each string → state.
         span, state_spans, positions: indices into `Image.spans`, 0 for none; `positions` has

@@ -1,10 +1,9 @@
 """The instruction set: one row per opcode. Everything that processes code uses these rows.
 
 Code is a sequence of unsigned 32-bit words: an opcode's number, followed by its operands, one word each. The
-code of a state is straight-line and ends in exactly one *exit*, the only kind of instruction
-that transfers control. Exits name states, never offsets. Control can therefore enter a state only at
-its beginning, with an empty operand stack, and a state can be checked, decoded and understood
-in isolation.
+code of a state is straight-line and ends in exactly one *exit*, the only kind of instruction that transfers
+control. Exits name states, never offsets. Control can therefore enter a state only at its beginning, with an
+empty operand stack, and a state can be checked, decoded and understood in isolation.
 
 The tables in `spec/opcodes.md` are printed from these rows.
 """

@@ -1,11 +1,10 @@
 """Verification of code images: one pass over the code of each state, tracking the stack depth.
 
-An image is untrusted input. `Image.from_bytes` has checked its format; this module checks
-its content against the opcode table: the operand stack never underflows or
-exceeds the declared height, operands are in range and of the declared kind, and the code of each state
-ends in its only exit and fills exactly its part of the code. States begin with an empty stack and
-exits name states, so one pass over the code is a proof. Limits are proved for the lifted program
-(`lift`, `ir.verify`).
+An image is untrusted input. `Image.from_bytes` has checked its format; this module checks its content against
+the opcode table: the operand stack never underflows or exceeds the declared height, operands are in range and
+of the declared kind, and the code of each state ends in its only exit and fills exactly its part of the code.
+States begin with an empty stack and exits name states, so one pass over the code is a proof. Limits are
+proved for the lifted program (`lift`, `ir.verify`).
 """
 
 from __future__ import annotations

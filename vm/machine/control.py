@@ -1,8 +1,8 @@
 """Control operations of a machine: calls, strands, and the end of a run.
 
-`Control` holds the complete state of a run, and the operations that change more than the running frame.
-Steps (`steps`), the machine and the compiled tier work on it.
-Must not contain: the loop that runs steps, tiers, what a host calls (`machine`).
+`Control` holds the complete state of a run, and the operations that change more than the running frame. Steps
+(`steps`), the machine and the compiled tier work on it. Must not contain: the loop that runs steps, tiers,
+what a host calls (`machine`).
 """
 
 from __future__ import annotations

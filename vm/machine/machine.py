@@ -4,10 +4,9 @@ It never accesses the outside world. `resume` runs until the program requests an
 out of fuel. A stopped machine is a list of frames, for each a function, a state and the values of its
 slots (`spec/machine.md`); concurrent calls have their own frames each (`strands`).
 
-A state is decoded when it is first entered, so the cost of a step does not depend on the size of the
-program. An image must be verified (`code/verify.py`): one that is not may end in a Python exception, but
-cannot run forever without using fuel: every state must be left, and every jump that is not forward costs a
-tick.
+A state is decoded when it is first entered, so the cost of a step does not depend on the size of the program.
+An image must be verified (`code/verify.py`): one that is not may end in a Python exception, but cannot run
+forever without using fuel: every state must be left, and every jump that is not forward costs a tick.
 
 This machine interprets. `tiered.py` extends it with the compiled tier.
 """
@@ -139,11 +138,9 @@ class Machine(Control):
     ) -> Effect | Waiting | Done | Fault | OutOfFuel:
         """Deliver the result of an effect, if one is given, and run until the next outcome.
 
-        result: plain data, usually a map. seq: the number of the effect, by default the
-        most recent pending one. A result never causes a fault by itself. Raises TypeError for a result that
-        is
-        not plain data (the effect is still pending), RuntimeError if no effect is pending or the program
-        has ended.
+        result: plain data, usually a map. seq: the number of the effect, by default the most recent pending
+        one. A result never causes a fault by itself. Raises TypeError for a result that is not plain data
+        (the effect is still pending), RuntimeError if no effect is pending or the program has ended.
         """
         if self.ended:
             raise RuntimeError("the program has ended")

@@ -1,8 +1,8 @@
 """Migration of a stopped machine to a changed program, with its frames, slots and values.
 
 Decides the state of the new program for each frame, and the reasons why a migration is impossible. Pending
-effects
-are requested again with the arguments of the new program; nothing else of their states is executed again.
+effects are requested again with the arguments of the new program; nothing else of their states is executed
+again.
 """
 
 from __future__ import annotations

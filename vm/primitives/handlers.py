@@ -2,9 +2,8 @@
 
 This module has the primitives over values of any type, functions and shell words; `numbers`, `sequences`,
 `maps`, `strings` and `verdicts` have the others. The import fails if rows and handlers do not match. A
-primitive
-maps values to a value; it has no side effects, does not change its operands, and raises `PrimitiveFault`
-for errors of the program. No handler recurses over a value, and no result exceeds `bounds`.
+primitive maps values to a value; it has no side effects, does not change its operands, and raises
+`PrimitiveFault` for errors of the program. No handler recurses over a value, and no result exceeds `bounds`.
 """
 
 from __future__ import annotations

@@ -70,8 +70,7 @@ def get_field(value: Value, path: Value) -> Value:
     """The field with a name or a dotted path; null if there is none.
 
     In a map or an association list, a field with the whole dotted name has precedence. An integer selects an
-    item
-    of a list.
+    item of a list.
     """
     if type(path) is int:
         return _field(value, path)

@@ -1,12 +1,11 @@
 """Quoting of values so that a shell reads them back unchanged.
 
-Within single quotes a shell gives no character a special meaning except
-the single quote itself. A value is therefore always placed in single quotes, and each `'` in it ends the
-quotes,
-adds one escaped quote, and starts them again. A bare word is always quoted, because text that is harmless
-alone can be a reserved word, a tilde, an assignment or a file descriptor in its context. A place
-inside double quotes ends and restarts them: backslashes do not protect text after `$` or `$NAME`,
-and in some character sets the byte of a backslash is the end of another character.
+Within single quotes a shell gives no character a special meaning except the single quote itself. A value is
+therefore always placed in single quotes, and each `'` in it ends the quotes, adds one escaped quote, and
+starts them again. A bare word is always quoted, because text that is harmless alone can be a reserved word, a
+tilde, an assignment or a file descriptor in its context. A place inside double quotes ends and restarts them:
+backslashes do not protect text after `$` or `$NAME`, and in some character sets the byte of a backslash is
+the end of another character.
 
 Must not contain: the classification of places in a command (`frontend/shell/contexts.py`).
 """

@@ -417,8 +417,7 @@ def _tidy(number: int | float) -> int | float:
 
 def judge_model(reply: Value, min_confidence: Value, uncertain_suffix: Value) -> Result:
     """`llm_structured`: the verdict of a model's reply, with the flag `confident` and the suffix
-    `_uncertain` if
-    set.
+    `_uncertain` if set.
     """
     reply = _fields(reply, "a model's reply")
     answer = _inner(raw := reply.get("reply"))

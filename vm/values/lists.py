@@ -2,11 +2,9 @@
 
 A list is a tuple, a `Pair` whose tail is a list, a `Slice` of an array, or a `Queue`. Host data, JSON and
 `list` create tuples. `cons` creates pairs, and `rest` of a long tuple converts a part of the remainder to
-pairs, so
-that walking a list takes linear time however it was built. `append` to a long list creates slices, so that
-building a list at its end is linear too; `append` to a list of pairs creates a queue, so that items can be
-removed at
-one end and added at the other. Programs cannot distinguish the representations.
+pairs, so that walking a list takes linear time however it was built. `append` to a long list creates slices,
+so that building a list at its end is linear too; `append` to a list of pairs creates a queue, so that items
+can be removed at one end and added at the other. Programs cannot distinguish the representations.
 
 Must not contain: the semantics of list functions (`sequences`).
 """
@@ -42,8 +40,7 @@ class Pair:
     """A list that consists of `head` and the list `tail`. Immutable.
 
     `length` is the number of items of the whole list; the function that creates a pair supplies it (`pair`).
-    A pair is
-    always true in Python's sense.
+    A pair is always true in Python's sense.
     """
 
     __slots__ = ("head", "length", "tail")
@@ -147,10 +144,9 @@ def to_tuple(items: List) -> tuple[Value, ...]:
 def append(items: List, tail: List) -> List:
     """The concatenation of two lists.
 
-    A tail of pairs is shared unless it is much shorter; any tail is shared if it is much
-    longer. If the tail is much shorter, the array or the pairs of `items` are shared. The stored form of the
-    result
-    (`heap`) depends only on lengths, pairs and queues.
+    A tail of pairs is shared unless it is much shorter; any tail is shared if it is much longer. If the tail
+    is much shorter, the array or the pairs of `items` are shared. The stored form of the result (`heap`)
+    depends only on lengths, pairs and queues.
     """
     count, others = length(items), length(tail)
     if not count or not others:

@@ -1,10 +1,9 @@
 """The values of programs, and their conversion from and to host data (JSON-like).
 
-null is None; booleans, integers, floats and strings are Python's; a symbol is a `Symbol`; a list is
-a tuple, a `Pair`, a `Slice` or a `Queue` (`lists`); a map is a dict with string keys or a `MapVersion`
-(`maps`); a
-function is a `FunctionValue`; a box is a `Box`, the only mutable value and so the only way to
-a cycle. Values share structure and may be deep: nothing here recurses over a value.
+null is None; booleans, integers, floats and strings are Python's; a symbol is a `Symbol`; a list is a tuple,
+a `Pair`, a `Slice` or a `Queue` (`lists`); a map is a dict with string keys or a `MapVersion` (`maps`); a
+function is a `FunctionValue`; a box is a `Box`, the only mutable value and so the only way to a cycle. Values
+share structure and may be deep: nothing here recurses over a value.
 
 Truth is Python's: null, false, 0, 0.0, "", the empty list and the empty map are false.
 
@@ -228,9 +227,8 @@ def to_host(value: Value, most_depth: int | None = None) -> Any:
     """A value as JSON-like data: lists become lists, maps fresh dicts, symbols their names.
 
     Raises TypeError if it contains a function or a box, which have no meaning outside the machine, and
-    ValueError
-    if it is larger than `MAX_HOST_SIZE` or deeper than `most_depth`. Parts that are shared
-    in the value are shared in the result.
+    ValueError if it is larger than `MAX_HOST_SIZE` or deeper than `most_depth`. Parts that are shared in the
+    value are shared in the result.
     """
     if type(value) in SCALARS:
         return value

@@ -1,8 +1,7 @@
 """Counted loops: detection of loops whose trip count is known when they begin.
 
-If the head of a loop compares a slot with a fixed bound, each back edge adds or subtracts one, and no
-exit inside can suspend, then the number of remaining iterations is known. Batches of them run as `for … in
-range`;
+If the head of a loop compares a slot with a fixed bound, each back edge adds or subtracts one, and no exit
+inside can suspend, then the number of remaining iterations is known. Batches of them run as `for … in range`;
 fuel is charged once per batch, and unused fuel is returned if the loop is left early or a fault occurs.
 
 Must not contain: code generation (`codegen/states.py`), tick accounting (`jit/runtime/fuel.py`).

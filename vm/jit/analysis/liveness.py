@@ -135,8 +135,7 @@ class Liveness:
 
     def inspectable(self, part: Part, state: int, is_exit: bool) -> int:
         """The slots of a frame that are visible at the beginning or the exit of a state, including those
-        of its
-        callers.
+        of its callers.
         """
         found = 0
         if state in self.function.fallback_calls:

@@ -20,8 +20,7 @@ class RangeChecks:
     """Redundant range checks.
 
     below: offsets of `nth` instructions whose index is below the end, provided that for each of `limits` (a
-    slot of
-    a list and a slot of an end) the end is within the list when the function begins.
+    slot of a list and a slot of an end) the end is within the list when the function begins.
     """
 
     def __init__(self, function: Function) -> None:

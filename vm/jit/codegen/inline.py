@@ -1,11 +1,9 @@
 """Inline expansion of primitives: Python expressions that are faster than a call of the primitive.
 
 Each row of `RULES` builds an expression from operands with their inferred kinds (`type_lattice`), together
-with the
-guard under which it equals the primitive ('' if it always does). A rule returns None if it does not apply,
-and the
-primitive is called. An operand can occur several times in an expression, so it must be a name or a constant
-(`instructions` ensures this), except for the primitives in `IN_ORDER`.
+with the guard under which it equals the primitive ('' if it always does). A rule returns None if it does not
+apply, and the primitive is called. An operand can occur several times in an expression, so it must be a name
+or a constant (`instructions` ensures this), except for the primitives in `IN_ORDER`.
 
 `ALTERNATIVES` has rules for operands of another type; they are tried if the guard of the first rule fails.
 """

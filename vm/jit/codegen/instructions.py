@@ -39,9 +39,8 @@ class Operand:
     """An expression on the stack: its text, its kind, and whether its text can be repeated.
 
     captures: the captures of a closure that is created here. choice: for a conditional expression, the
-    condition,
-    both alternatives, and the kind of the first. applied: for a function with an applied
-    list of arguments, the names of both.
+    condition, both alternatives, and the kind of the first. applied: for a function with an applied list of
+    arguments, the names of both.
     """
 
     def __init__(self, text: str, kind: Kind, is_atom: bool, captures: list[str] | None = None) -> None:
@@ -343,8 +342,7 @@ class Instructions:
 
     def emit_box_put(self, offset: int, taken: list[Operand]) -> None:
         """Translate a `put` between `unbox` and SETBOX of the same box. Other references to the map are
-        released
-        first.
+        released first.
         """
         self.flush_operands()
         slot, kept = self.optimizations.boxes[offset]

@@ -2,8 +2,7 @@
 
 A state with a single predecessor is written in place of the jump to it. A join state follows the text of its
 immediate dominator; the local `at` selects the state if there are several. A state that cannot be placed in
-this way
-becomes a root, which is entered from the top of the function.
+this way becomes a root, which is entered from the top of the function.
 
 Must not contain: the translation of states (`states`).
 """

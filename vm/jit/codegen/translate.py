@@ -1,11 +1,10 @@
 """Translation of functions of an image to Python functions in direct style: a call becomes a call, a loop a
 `while`.
 
-Between two states only slots are live. A Python frame at a call, an effect or a tick
-therefore represents a frame of the machine: its locals `s0`, `s1` … are the slots, and its line identifies
-the
-state (`python_text`). A call of a small known function is inlined; the Python
-frame then represents two frames of the machine (`function`).
+Between two states only slots are live. A Python frame at a call, an effect or a tick therefore represents a
+frame of the machine: its locals `s0`, `s1` … are the slots, and its line identifies the state
+(`python_text`). A call of a small known function is inlined; the Python frame then represents two frames of
+the machine (`function`).
 
 A function has one version for each combination of argument kinds (`type_lattice`): the version for
 integers contains no type tests.
@@ -76,8 +75,7 @@ class Version:
     """A function specialised to the kinds of its arguments and captures.
 
     is_plain: whether the arguments are used as they are. Otherwise the text is speculative: it tests whether
-    the
-    arguments have the expected kinds, and calls the plain version if not.
+    the arguments have the expected kinds, and calls the plain version if not.
     """
 
     def __init__(self, name: str, index: int, given: tuple[Kind, ...], is_plain: bool) -> None:
@@ -306,8 +304,7 @@ class Translator:
         known: KnownTypes | None = None,
     ) -> tuple[list[Statement], str]:
         """The statements of a function after its slots have their names; and the local that must be at
-        least 0
-        at its start.
+        least 0 at its start.
 
         `growing` and `below` are results of `uniqueness` and `range_checks`; `known` are inferred types, if
         available.

@@ -48,8 +48,7 @@ class CountedLoop:
 
     def unused_ticks(self, state: int) -> str:
         """Python text for the unused ticks at the end of a state. `e` is the final index of the batch,
-        `r` the
-        remaining items.
+        `r` the remaining items.
         """
         iterations, used = "LEFT(r) + 1" if self.items else self.iterations("e"), self.ticks_before[state] + 1
         return f"{iterations} - {used}" if self.ticks == 1 else f"({iterations}) * {self.ticks} - {used}"

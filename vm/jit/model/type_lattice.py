@@ -1,10 +1,8 @@
 """Type lattice: the kinds of values that inference distinguishes.
 
 "int", "float", "bool", "str", "map" and "box" are types. "array" and "pair" are representations of a list.
-"small"
-and "step" are integers of limited size. "true", "false" and "null" are single values. `("function", 3,
-kinds)`
-is function 3 with captures of these kinds and no applied arguments. "any" is any value.
+"small" and "step" are integers of limited size. "true", "false" and "null" are single values. `("function",
+3, kinds)` is function 3 with captures of these kinds and no applied arguments. "any" is any value.
 """
 
 from __future__ import annotations

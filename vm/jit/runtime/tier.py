@@ -199,8 +199,7 @@ class DirectTier(Ticks, CompiledTier):
 
     def caught(self, function: int, fault: PrimitiveFault) -> tuple[int, int, Value, bool] | None:
         """Handle a fault in a frame of a function with handlers: the target and its arguments; None if it
-        is not
-        caught.
+        is not caught.
         """
         trace = fault.__traceback__
         assert trace is not None
@@ -234,8 +233,7 @@ class DirectTier(Ticks, CompiledTier):
 
     def find_catch(self, function: int, trace: TracebackType) -> _Catch | None:
         """The catch site for faults that arrive at a frame through the same code; None if the frame does not
-        catch
-        them.
+        catch them.
         """
         library = self.library
         code, line = trace.tb_frame.f_code, trace.tb_lineno
