@@ -37,8 +37,7 @@ class InPlace:
         inlined_lists: parameters like `growing`, of inlined functions that begin with an empty list.
         maps: `put` instructions whose map is dead afterwards: offset → slot of the map.
         boxes: `put` instructions whose map is the content of a box that is assigned the new map: offset →
-            slots of
-            the box and of the new map, -1 for none.
+            slots of the box and of the new map, -1 for none.
     """
 
     def __init__(self, function: Function) -> None:
@@ -197,9 +196,7 @@ class InPlace:
 
 def _boxed_puts(nodes: list[Node]) -> dict[int, tuple[int, int]]:
     """The `put` instructions of a state between `unbox` and SETBOX of the same box, directly or through a
-    slot
-    that
-    stores the new map because it is used again.
+    slot that stores the new map because it is used again.
     """
     found = {}
     for index, node in enumerate(nodes):

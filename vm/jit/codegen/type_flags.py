@@ -1,9 +1,8 @@
 """Type flags: locals that record whether a slot contains an integer, or a pair.
 
-If the type of a slot's value is tested more often than the slot changes, it is tested once, when
-the slot is assigned. A true flag is reliable; a false flag means nothing, because the generic code of a
-primitive
-accepts any type.
+If the type of a slot's value is tested more often than the slot changes, it is tested once, when the slot is
+assigned. A true flag is reliable; a false flag means nothing, because the generic code of a primitive accepts
+any type.
 """
 
 from __future__ import annotations
@@ -34,9 +33,8 @@ class Flags:
 
     def select(self, live: Liveness, nodes: list[list[Node]], excluded: Container[str]) -> None:
         """Select the slots for which a flag is worthwhile. Slots whose locals change in other ways
-        (`excluded`),
-        and
-        slots that can be tested before their first assignment, get none. nodes: the function's `trees`.
+        (`excluded`), and slots that can be tested before their first assignment, get none. nodes: the
+        function's `trees`.
         """
         function, known = live.function, live.known
         tests: dict[tuple[int, str], int] = {}

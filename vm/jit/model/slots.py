@@ -1,8 +1,7 @@
 """Assigned slots: the slots of a function that can contain a value at each state.
 
 A frame's local slots are empty when its function begins, and snapshots show them. Code that restarts a
-function
-in the same Python frame would therefore have to clear them. A slot that cannot have been assigned
+function in the same Python frame would therefore have to clear them. A slot that cannot have been assigned
 since the restart need not be cleared: an inspection of the frame treats it as empty
 (`analysis/assignment.py`).
 """
@@ -16,9 +15,8 @@ WAITS = frozenset({"CALL", "PERFORM", "PARALLEL"})
 class AssignedSlots:
     """The assigned slots of a complete function without inlined calls. Sets of slots are bit masks.
 
-    stored: the slots that each state assigns before its exit. may_be_assigned: the slots that can
-    have been assigned at the start of each reachable state. to_clear: the slots to clear at the start of the
-    function,
+    stored: the slots that each state assigns before its exit. may_be_assigned: the slots that can have been
+    assigned at the start of each reachable state. to_clear: the slots to clear at the start of the function,
     because they are read or inspected at a place where their assignment is not certain.
     """
 
