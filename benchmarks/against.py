@@ -1,4 +1,4 @@
-"""This checkout against another one: the same commands in turns."""
+"""Comparison of this checkout with another one: the same commands, measured in turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maps and lists of n items, built with each function of the library: the time of an item in each size."""
+"""Construction of maps and lists with n items by each library function: time for each item, by size."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ def section(place: Place, sizes: Sizes) -> Section:
 
 
 def per_item(text: str, size: int) -> float:
-    """Seconds for an item in a warm run."""
+    """Return the seconds for one item in a warm run."""
     image = image_of(text, size)
     found = []
     for _ in range(_WARMING + 3 if size <= 10_000 else 1):
-        begun = process_time()
+        started_at = process_time()
         result(image, "auto")
-        found.append((process_time() - begun) / size)
+        found.append((process_time() - started_at) / size)
     return middle(found[-3:])

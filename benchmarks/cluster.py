@@ -1,6 +1,6 @@
-"""A cluster: what an effect costs in PostgreSQL, takeover of killed workers, many runs, and sizes.
+"""Cluster: cost of an effect in PostgreSQL, take-over of killed workers, many runs, and sizes.
 
-Starts a server of its own (`tests/postgres.py`), with `fsync`; needs the extra `test`.
+Starts its own server (`tests/postgres.py`) with `fsync`; needs the extra `test`.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def section(place: Place, sizes: Sizes) -> Section:
 
     with contextlib.closing(postgres.Server(is_synced=True)) as server:
         for part in (_effects, _takeover, _outages, _many, _parked):
-            begun = perf_counter()
+            started_at = perf_counter()
             part(found, place, sizes, server, postgres.cluster_database(server.url("postgres")))
             name = part.__name__.strip("_")
-            print(f"  {name}: {perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
+            print(f"  {name}: {perf_counter() - started_at:.0f} s", file=sys.stderr, flush=True)
     return found
 
 
@@ -100,10 +100,10 @@ def _effects(found: Section, place: Place, sizes: Sizes, server: Any, url: str) 
 
     def each(action: Any) -> Any:
         def contestant() -> float:
-            begun = perf_counter()
+            started_at = perf_counter()
             for _ in range(sizes.cluster_effects):
                 action()
-            return (perf_counter() - begun) / sizes.cluster_effects
+            return (perf_counter() - started_at) / sizes.cluster_effects
 
         return contestant
 
@@ -144,10 +144,10 @@ def _dbos(url: str, steps: int) -> Any:
 
     @dbos.DBOS.workflow()
     def flow() -> None:
-        begun = perf_counter()
+        started_at = perf_counter()
         for _ in range(steps):
             step()
-        spent.append((perf_counter() - begun) / steps)
+        spent.append((perf_counter() - started_at) / steps)
 
     dbos.DBOS.launch()
 
@@ -175,7 +175,7 @@ class _Workers:
         self.processes: list[subprocess.Popen[str]] = []
 
     def start(self) -> subprocess.Popen[str]:
-        """A worker that is ready."""
+        """Start a worker; return when it is ready."""
         worker = subprocess.Popen(
             self._command, cwd=self._place.folder, env=self._place.env, stderr=subprocess.PIPE, text=True
         )
@@ -215,7 +215,7 @@ def _until(condition: Any) -> None:
 
 
 def _submit(place: Place, url: str, name: str, runs: int) -> list[float]:
-    """Queue runs in this process; the seconds of each."""
+    """Queue runs in this process; return the seconds for each run."""
     from llc.runtime.launch.submission import submit
     from llc.runtime.project.options import Values
 
@@ -223,17 +223,19 @@ def _submit(place: Place, url: str, name: str, runs: int) -> list[float]:
     os.chdir(place.folder)
     try:
         for _ in range(runs):
-            begun = perf_counter()
+            started_at = perf_counter()
             with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
                 submit(Values(name, quiet=True, json=True), url, ())
-            spent.append(perf_counter() - begun)
+            spent.append(perf_counter() - started_at)
     finally:
         os.chdir(before)
     return spent
 
 
 def _takeover(found: Section, place: Place, sizes: Sizes, server: Any, url: str) -> None:
-    place.write_loop("wait", _loop("wait", ["true", "touch begun; while [ ! -e go ]; do sleep 0.1; done"]))
+    place.write_loop(
+        "wait", _loop("wait", ["true", "touch started_at; while [ ! -e go ]; do sleep 0.1; done"])
+    )
     # The first event of another epoch is `run_resume`; an index finds it, so that looking costs little.
     resumed = "select 1 from journal where run = '{run}' and epoch > {epoch} limit 1"
     spent = []
@@ -241,7 +243,7 @@ def _takeover(found: Section, place: Place, sizes: Sizes, server: Any, url: str)
         workers.start()
         workers.start()
         _submit(place, url, "wait", 1)
-        _until(lambda: os.path.exists(place.inside("begun")))
+        _until(lambda: os.path.exists(place.inside("started_at")))
         for number in range(sizes.cluster_kills):
             if number > 0:
                 workers.start()
@@ -281,11 +283,11 @@ def _outages(found: Section, place: Place, sizes: Sizes, server: Any, url: str) 
             server.halt()
             sleep(seconds)
             server.start()
-            begun = perf_counter()
+            started_at = perf_counter()
             with _rows(url) as rows:
                 before = dict(rows(ends))
                 _until(lambda before=before, rows=rows: _have_all_grown(before, rows(ends)))
-            spent = perf_counter() - begun
+            spent = perf_counter() - started_at
             what = f"after an outage of {seconds:g} s: {_STEADY} runs continue"
             found.add(Row(what=what, unit=SECONDS, figure=spent, aim=5, aim_is_absolute=True))
         open(place.inside("stop"), "w").close()
@@ -306,12 +308,12 @@ def _many(found: Section, place: Place, sizes: Sizes, server: Any, url: str) -> 
     with contextlib.closing(_Workers(place, url)) as workers, _rows(url) as rows:
         base = _bytes(rows)
         queued = _submit(place, url, "short", runs)
-        begun = perf_counter()
+        started_at = perf_counter()
         for _ in range(sizes.cluster_workers):
             workers.start()
         done = "select count(*) from runs where status = 'ended' and outcome = 'success'"
         _until(lambda: rows(done) == [(runs,)])
-        seconds = perf_counter() - begun
+        seconds = perf_counter() - started_at
         after = _bytes(rows)
         _submit(place, url, "long", runs // 10)
         _until(lambda: rows(done) == [(runs + runs // 10,)])
@@ -357,16 +359,16 @@ def _parked(found: Section, place: Place, sizes: Sizes, server: Any, url: str) -
         one = _idle(rows, sizes.cluster_idle_seconds)
         workers.start()
         both = _idle(rows, sizes.cluster_idle_seconds)
-        begun = perf_counter()
+        started_at = perf_counter()
         # As if the day were over that each of them sleeps.
         time = "due = now(), parked_at = parked_at - interval '1 day'"
         rows(f"update runs set {time} where id in (select id from runs limit {due})")
         left = f"select 1 from runs where status = 'waiting' having count(*) > {runs + 1 - due}"
         _until(lambda: not rows(left))
-        woken = perf_counter() - begun
+        woken = perf_counter() - started_at
         ended = f"select 1 from runs where status = 'ended' having count(*) >= {over}"
         _until(lambda: rows(ended))
-        rate = over / (perf_counter() - begun)
+        rate = over / (perf_counter() - started_at)
 
     def held(what: str, unit: str, figure: float, aim: float | None = None) -> Row:
         return Row(what=what, unit=unit, figure=figure, aim=aim, aim_is_absolute=aim is not None)
@@ -383,7 +385,7 @@ def _parked(found: Section, place: Place, sizes: Sizes, server: Any, url: str) -
 
 
 def _idle(rows: Any, seconds: float) -> float:
-    """Transactions of the server a second."""
+    """Return the number of transactions of the server per second."""
     count = "select sum(xact_commit + xact_rollback) from pg_stat_database where datname = current_database()"
 
     def ask() -> float:
@@ -398,7 +400,7 @@ def _idle(rows: Any, seconds: float) -> float:
 
 
 def _bytes(rows: Any, names: str = "%") -> float:
-    """What the tables have whose names fit."""
+    """Return the size of the tables whose names match, in bytes."""
     ((size,),) = rows(
         "select sum(pg_total_relation_size(c.oid)) from pg_class c join pg_namespace n "
         "on n.oid = relnamespace where nspname in ('llc', 'llc_dbos') and relkind = 'r' "

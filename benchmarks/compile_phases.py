@@ -1,7 +1,7 @@
-"""Compiles a loop or a flow in this process and prints what each phase took, as JSON (seconds of CPU).
+"""Compile a loop or a flow in this process and print the processor time of each phase as JSON, in seconds.
 
-A script of its own, because a compiler that has already compiled is another process than one that
-starts: `python compile_phases.py LOOP.yaml`, or a flow. The collector rests as it does in `llc`
+Usage: `python compile_phases.py LOOP.yaml`, or a flow. A separate script, because a compiler in a fresh
+process has other costs than one that has already compiled. The garbage collector is paused as in `llc`
 (`runtime/cli/entry.py`).
 """
 
@@ -16,15 +16,15 @@ from typing import Any
 
 
 class Phases:
-    """What each took."""
+    """Processor time of each phase."""
 
     def __init__(self) -> None:
         self.taken: dict[str, float] = {}
 
     def __call__(self, name: str, action: Callable[[], Any]) -> Any:
-        begun = process_time()
+        started_at = process_time()
         result = action()
-        self.taken[name] = process_time() - begun
+        self.taken[name] = process_time() - started_at
         return result
 
 

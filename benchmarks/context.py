@@ -1,4 +1,4 @@
-"""Memory of a project: its first index, an update where nothing or one file changed, and searches."""
+"""Memory of a project: the first index, an update after no change or one change, and searches."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def section(place: Place, sizes: Sizes) -> Section:
     )
     root = place.inside("project")
     size = _project(root, sizes.files)
-    nowhere = os.path.join(root, ".loops")
+    loops_folder = os.path.join(root, ".loops")
 
     def first() -> float:
-        shutil.rmtree(nowhere, ignore_errors=True)
+        shutil.rmtree(loops_folder, ignore_errors=True)
         return _seconds(root, "")
 
     contents = take_turns({"first": first}, sizes.index_rounds)
     found.add(row(f"first index, {size / 1e6:.1f} MB", contents["first"]))
-    kept = sum(item.stat().st_size for item in os.scandir(os.path.join(nowhere, ".cache")))
-    found.add(row("its size on disk", [float(kept)], BYTES))
+    kept = sum(item.stat().st_size for item in os.scandir(os.path.join(loops_folder, ".cache")))
+    found.add(row("size of the index on disk", [float(kept)], BYTES))
 
     def changed() -> float:
         with open(os.path.join(root, "src", "m0", "f0.py"), "a") as file:
@@ -52,14 +52,14 @@ def section(place: Place, sizes: Sizes) -> Section:
         return _seconds(root, "")
 
     def status() -> float:
-        begun = perf_counter()
+        started_at = perf_counter()
         subprocess.run(["git", "status", "--short"], cwd=root, stdout=subprocess.DEVNULL, check=True)
-        return perf_counter() - begun
+        return perf_counter() - started_at
 
     def listing() -> float:
-        begun = perf_counter()
+        started_at = perf_counter()
         list_files(root, lambda: None)
-        return perf_counter() - begun
+        return perf_counter() - started_at
 
     turns = take_turns(
         {
@@ -86,13 +86,13 @@ def section(place: Place, sizes: Sizes) -> Section:
 
 
 def _seconds(root: str, query: str, strategy: str = "content") -> float:
-    begun = perf_counter()
+    started_at = perf_counter()
     recall(root, read_request({"query": query, "matching_strategy": strategy}), lambda: None)
-    return perf_counter() - begun
+    return perf_counter() - started_at
 
 
 def _project(root: str, files: int) -> int:
-    """A repository of so many files; how many bytes they have."""
+    """Create a repository with the given number of files; return their size in bytes."""
     chance = random.Random(7)
     size = 0
     for number in range(files):

@@ -1,7 +1,7 @@
-"""The peers: other people's programs that do some of what llc does, each in an environment of its own.
+"""Environments of the peers: programs of others that do a part of what llc does.
 
-Owns which peers there are and at which versions, their environments, which are made from the package
-index once and kept, and their processes. A peer that cannot be had is absent, with its reason.
+Owns the list of peers with their versions, their environments (created once from the package index and
+kept), and their processes. A peer that cannot be installed is absent, with the reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _INSTALL_SECONDS = 300
 
 @dataclass(frozen=True, kw_only=True)
 class Peer:
-    """What is installed for a peer. packages: requirements, the first is the peer itself."""
+    """Installation of a peer. packages: requirements; the first one is the peer itself."""
 
     key: str
     title: str
@@ -59,7 +59,7 @@ PEERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Absent:
-    """A peer that cannot be measured here. reason: a line."""
+    """A peer that cannot be measured here. reason: one line."""
 
     title: str
     reason: str
@@ -67,7 +67,7 @@ class Absent:
 
 @dataclass(frozen=True, kw_only=True)
 class Installed:
-    """A peer that is here. title: its name and its version."""
+    """An installed peer. title: its name and version."""
 
     title: str
     folder: str
@@ -81,14 +81,18 @@ class Installed:
 
 
 def cache_folder() -> str:
-    """Where the peers' environments are kept from one measurement to the next; safe to delete."""
+    """Return the folder in which the environments of the peers are kept between measurements; it can
+    be deleted.
+    """
     root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     version = ".".join(map(str, sys.version_info[:2]))
     return os.path.join(root, "llc-benchmarks", f"python-{version}")
 
 
 def find(key: str, may_install: bool) -> Installed | Absent:
-    """The peer from its cached environment, which is made when it is not there and may be."""
+    """Return a peer from its cached environment; create the environment if it is missing and
+    installation is allowed.
+    """
     peer = PEERS[key]
     folder = os.path.join(cache_folder(), key)
     found = _kept(peer, folder)
@@ -140,16 +144,17 @@ def _install(peer: Peer, folder: str) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """The last line of what pip said, or of what went wrong."""
+    """Return the last line of pip's output, or of the error."""
     said = getattr(error, "stderr", None) or str(error)
     lines = [line for line in str(said).splitlines() if line.strip()]
     return lines[-1].strip() if lines else type(error).__name__
 
 
 class Process:
-    """A peer's program that waits for work: `peer_programs/NAME.py` in the peer's interpreter.
+    """Process of a peer's program that waits for requests: `peer_programs/NAME.py` in the peer's interpreter.
 
-    It has done a little work when it is there. RuntimeError where it did not come so far, or fails.
+    The program has done a small amount of work before it is ready. Raises RuntimeError if the program
+    fails.
     """
 
     def __init__(self, peer: Installed, program: str, folder: str, env: Mapping[str, str]) -> None:
@@ -171,7 +176,7 @@ class Process:
             raise
 
     def ask(self, **work: Any) -> dict[str, Any]:
-        """What doing this cost, as the program measured it."""
+        """Send a request; return the cost that the program measured."""
         if self._process.stdin is None:
             raise RuntimeError(f"{self.name} was not started")
         try:

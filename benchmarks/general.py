@@ -1,6 +1,6 @@
-"""Programs of different kinds that no pass was written for: the first run of a process, and a warm one.
+"""General programs, for which no optimisation was written: the first run in a process, and a warm run.
 
-A first run has an image of its own: what gets hot is translated in it. Its fourth run is the warm one.
+A first run has its own image and includes the translation of hot code. The fourth run is the warm run.
 """
 
 from __future__ import annotations
@@ -72,16 +72,16 @@ def _measure(found: Section, which: str, programs: dict[str, Program], sizes: Si
             found.add(row(f"{name}, the same algorithm", turns["warm"], peer=peer))
     for turn, aim in (("warm", 1.5), ("first", 4)):
         figure = math.exp(sum(map(math.log, means[turn])) / len(means[turn]))
-        what = f"the {which}, {turn}, geometric mean of the ratios"
+        what = f"the {which}, {'first run' if turn == 'first' else turn}, geometric mean of the ratios"
         found.add(Row(what=what, unit=TIMES, figure=figure, aim=aim, aim_is_absolute=True))
 
 
 def size_of(whole: int, sizes: Sizes) -> int:
-    """How much of a program's whole work is done."""
+    """Return the size of the program for this measurement."""
     return whole if sizes.program_part == 1 else whole - 4 if whole <= _DEPTH else min(whole, 30)
 
 
 def _timed(work: Callable[[], object]) -> tuple[float, object]:
-    begun = process_time()
+    started_at = process_time()
     answer = work()
-    return process_time() - begun, answer
+    return process_time() - started_at, answer

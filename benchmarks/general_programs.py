@@ -1,7 +1,8 @@
-"""Twenty programs of different kinds, in the language and in the Python one would write for them.
+"""Twenty programs of different kinds, in the language and in idiomatic Python.
 
-They were chosen before any work on their speed and are frozen: a program here is not rewritten to be
-quicker, and no pass may be written for one. Each has a size, and gives a number or a string.
+The programs were chosen before any work on their speed and are frozen: a program is not rewritten to be
+faster, and no optimisation may be written for one program. Each program has a size and returns a number
+or a string.
 """
 
 # ruff: noqa: E501 - the programs keep the lines that they were frozen with

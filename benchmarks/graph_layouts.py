@@ -1,4 +1,6 @@
-"""Figures of the pictures of loops, in a process that has llc: `time FILE ROUNDS` or `quality FOLDER`."""
+"""Measurements of diagrams of loops in a process that has imported llc: `time FILE ROUNDS` or `quality
+FOLDER`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ _PIECES = 6
 
 
 def _graph(path: Path) -> Any:
-    """The graph of a loop; None for a file that is none."""
+    """Return the graph of a loop; None for a file that is not a loop."""
 
     dialect = "little-loops" if "little_loops" in path.parts else None
     options = CompileOptions(dialect=dialect) if dialect else CompileOptions()
@@ -41,9 +43,9 @@ def _times(path: Path, rounds: int) -> dict[str, float]:
     graph = _graph(path)
     found = {}
     for number in range(rounds):
-        begun = perf_counter()
+        started_at = perf_counter()
         picture.as_svg(graph)
-        found[f"{number:03}"] = perf_counter() - begun
+        found[f"{number:03}"] = perf_counter() - started_at
     return found
 
 
@@ -63,7 +65,9 @@ def _quality(folder: Path) -> dict[str, float]:
 
 
 def _facts(graph: Any) -> tuple[int, int, int, bool]:
-    """Crossings of routes, labels on states, states on states, and whether the first state is on top."""
+    """Count crossings of routes, labels on states and states on states; return whether the first state
+    is on top.
+    """
 
     found = layout.lay_out(graph)
     boxes = list(found.boxes.values())
@@ -93,7 +97,7 @@ Point = tuple[float, float]
 
 
 def _pieces(points: tuple[Point, ...]) -> Iterator[tuple[Point, Point]]:
-    """The straight pieces of a chain of cubic curves."""
+    """Return the straight pieces of a chain of cubic curves."""
     before = points[0]
     for at in range(1, len(points) - 2, 3):
         a, b, c, d = points[at - 1 : at + 3]

@@ -1,4 +1,4 @@
-"""`llc graph`: how long a picture takes, and how readable it is."""
+"""`llc graph`: time for a diagram, and its readability."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def section(place: Place, sizes: Sizes) -> Section:
 
 
 def _generated(states: int) -> str:
-    """A loop with that many states besides its ends, always the same."""
+    """Return a generated loop with the given number of states and its terminal states; deterministic."""
     chance = random.Random(states)
     lines = [f"name: wide{states}", "initial: s0", "max_iterations: 9", "states:"]
     for number in range(states - 2):

@@ -1,6 +1,6 @@
-"""Resuming and what is kept, against the length of the history, beside peers; also as a picture.
+"""Resume time and stored bytes by the length of the history, compared with peers; also as a diagram.
 
-Owns what is compared, and the picture `histories.svg`: two plots with logarithmic axes, written as text.
+Owns the comparison and the diagram `histories.svg`: two plots with logarithmic axes, written as text.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from measure import middle, take_turns
 from peers import open_section
 from place import ROOT, Place
 from report import BYTES, SECONDS, Section, row, shown
-from resuming import Told, cut_run
+from resuming import InstantWorld, killed_run
 from sizes import Sizes
 
 _LIMIT_EXIT = 3
 _WIDTH, _HEIGHT = 440, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 60, 45
-# Told apart by their dashes too.
+# Colour and dashes of each line; the dashes distinguish the lines without colour.
 _STYLES = (("#1f5fa8", ""), ("#b3541e", "6 3"), ("#3a7d34", "2 3"))
 # What a contestant cost at each length: rounds of seconds, rounds of bytes.
 Curve = dict[int, tuple[list[float], list[float]]]
@@ -30,11 +30,12 @@ Curve = dict[int, tuple[list[float], list[float]]]
 
 def section(place: Place, sizes: Sizes) -> Section:
     about = (
-        "A run of the given number of steps with a small state is cut off before its next step, and a new "
-        "process resumes it by that step, which ends it: all of that process is timed. In llc the steps were "
+        "A run of the given number of steps with a small state is killed before its next "
+        "step, and a new process resumes it with that step, which ends it; the complete "
+        "process is timed. In llc the steps were "
         "answered at once, with a real journal, and the process is `llc resume`; in LangGraph (SqliteSaver, "
         "`sync`) the process of a graph dies and another one invokes it; in DBOS (SQLite) that of a "
-        "workflow, which is recovered. Bytes are all files that are kept when the run is cut off. The "
+        "workflow, which is recovered. Stored bytes are those of all files of the killed run. The "
         "picture is `histories.svg`."
     )
     title = "Compared with peers: resume time and bytes by the length of the history"
@@ -52,7 +53,7 @@ def section(place: Place, sizes: Sizes) -> Section:
                 theirs = curve.get(steps, ([], []))
                 what = f"`llc resume` after {steps:,} steps"
                 found.add(row(what, seconds, peer=(name, theirs[0])))
-                found.add(row(f"kept of {steps:,} steps", kept, BYTES, peer=(name, theirs[1])))
+                found.add(row(f"stored after {steps:,} steps", kept, BYTES, peer=(name, theirs[1])))
         folder = os.path.join(ROOT, "benchmarks") if sizes.keeps_pictures else place.folder
         with open(os.path.join(folder, "histories.svg"), "w", encoding="utf-8") as file:
             file.write(draw({"llc": own, **{name: curve for name, curve in curves.items() if curve}}))
@@ -60,9 +61,9 @@ def section(place: Place, sizes: Sizes) -> Section:
 
 
 def _resumed(place: Place, steps: int, rounds: int) -> tuple[list[float], list[float]]:
-    """Seconds of `llc resume` after a number of steps, and the bytes of the run before it."""
+    """Return the seconds of `llc resume` after a number of steps, and the bytes of the run before it."""
     image = rig.image_of(loops.repeated("true", steps + 1))
-    run = cut_run(image, place.folder, Told(steps, lambda n: ""))
+    run = killed_run(image, place.folder, InstantWorld(steps, lambda n: ""))
     path = os.path.join(place.folder, run.path)
     kept = shutil.move(path, place.inside(f"kept-{steps}"))
     size = sum(
@@ -82,7 +83,7 @@ def _resumed(place: Place, steps: int, rounds: int) -> tuple[list[float], list[f
 
 
 def draw(curves: Mapping[str, Curve]) -> str:
-    """Two plots against the steps, as SVG: seconds to resume, and bytes that are kept."""
+    """Draw two plots over the number of steps as SVG: seconds to resume, and stored bytes."""
     plots = []
     for index, (title, unit) in enumerate((("time to resume", SECONDS), ("bytes kept", BYTES))):
         points = {
@@ -123,7 +124,7 @@ def _plot(title: str, unit: str, points: Mapping[str, Sequence[tuple[int, float]
 
 
 class _Axis:
-    """A logarithmic axis over the values, from one place of the picture to another."""
+    """Logarithmic axis for the values, between two positions in the diagram."""
 
     def __init__(self, values: Sequence[float], begin: float, end: float) -> None:
         self._low = math.floor(math.log10(min(values)))
@@ -135,5 +136,5 @@ class _Axis:
         return round(self._begin + part * (self._end - self._begin), 1)
 
     def marks(self) -> list[tuple[float, float]]:
-        """The powers of ten, and where they are."""
+        """Return the powers of ten with their positions."""
         return [(10.0**power, self.at(10.0**power)) for power in range(self._low, self._high + 1)]

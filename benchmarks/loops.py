@@ -1,4 +1,4 @@
-"""The loops that are measured, as YAML."""
+"""The measured loops, as YAML."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ states:
 
 
 def repeated(action: str, count: int) -> str:
-    """`count` steps of one action, each judged, routed and counted; ends at its limit."""
+    """Return a loop with `count` steps of one action, each evaluated, routed and counted; it ends at
+    its limit.
+    """
     return f"""\
 name: steps
 paradigm: fsm
@@ -31,7 +33,7 @@ states:
 
 
 def once(action: str) -> str:
-    """One action and the end."""
+    """Return a loop with one action."""
     return f"""\
 name: once
 paradigm: fsm
@@ -47,7 +49,7 @@ states:
 
 
 def captured(action: str, count: int) -> str:
-    """One action whose output stays captured, then `count` short steps."""
+    """Return a loop with one action whose output stays captured, followed by `count` short steps."""
     return f"""\
 name: captured
 paradigm: fsm
@@ -68,7 +70,7 @@ states:
 
 
 def decisions(count: int) -> str:
-    """`count` iterations that decide something and perform nothing."""
+    """Return a loop with `count` iterations that only decide and perform no action."""
     return f"""\
 name: decisions
 paradigm: fsm
@@ -123,7 +125,7 @@ def machine(states: int, ring: int) -> str:
 
 
 def growing(steps: int) -> str:
-    """`steps` steps, every other of which captures its output under a name of its own."""
+    """Return a loop with `steps` steps; every second step captures its output under its own name."""
     lines = ["name: growing", "paradigm: fsm", "initial: s0", "max_iterations: 10", "states:"]
     for number in range(steps + 1):
         capture = f", capture: c{number}" if number % 2 == 0 else ""

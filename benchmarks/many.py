@@ -1,4 +1,4 @@
-"""Many runs in one process: what each takes while it waits, and until it does."""
+"""Many runs in one process: memory and time of each run while it waits, and time to start."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def section(place: Place, sizes: Sizes) -> Section:
             "action and waits for its next iteration. Memory is the peak "
             "(`VmHWM`) minus that of a batch of one, divided by the number of "
             "runs; the peers hold only a timer and are measured in the same way. "
-            "Started: from the start of the command until the last run sleeps, "
+            "Start of one run: from the start of the command until the last run sleeps, "
             "minus that of a batch of one; each run has started `true` once by "
-            "then, and synced its journal three times. On the processor: "
-            "processor seconds for each second while all runs sleep. With an "
+            "then, and synced its journal three times. Processor seconds per second: while "
+            "all runs sleep. With an "
             f"agent: a stub that takes {sizes.many_waits:g} s, {_AT_ONCE} concurrently; its peer is `xargs "
             f"-P {_AT_ONCE}` of the same stub. With a model: a Messages API on this "
             f"machine, each reply after {sizes.many_waits:g} s, {_AT_ONCE} concurrently; memory is that of "
@@ -107,13 +107,13 @@ def _sleep(found: Section, place: Place, sizes: Sizes) -> None:
     for name, title in (("asyncio", "a task of asyncio"), ("threads", "a thread")):
         found.add(
             row(
-                "started, each",
+                "start of one run",
                 kept["started"][-sizes.many_rounds :],
                 peer=(title, kept[name][-sizes.many_rounds :]),
             )
         )
     figures = kept["processor"][-sizes.many_rounds :]
-    found.add(Row(what="on the processor while all sleep", unit=TIMES, figure=max(figures)))
+    found.add(Row(what="processor seconds per second while all runs sleep", unit=TIMES, figure=max(figures)))
 
 
 def _ask(found: Section, place: Place, sizes: Sizes) -> None:
@@ -154,8 +154,10 @@ def _judge(found: Section, place: Place, sizes: Sizes) -> None:
             [all_of_them.seconds],
             peer=("only waiting for the answers", [least]),
         ),
-        row("memory of one of them, helpers included", [each(all_of_them.whole, one.whole, many)], BYTES),
-        row("memory of the helpers for a batch of one", [one.whole - one.peak], BYTES),
+        row(
+            "memory of one of them, with worker processes", [each(all_of_them.whole, one.whole, many)], BYTES
+        ),
+        row("memory of the worker processes for a batch of one run", [one.whole - one.peak], BYTES),
     )
 
 
@@ -163,12 +165,12 @@ def _judge(found: Section, place: Place, sizes: Sizes) -> None:
 
 
 def each(all_of_them: float, one: float, count: int) -> float:
-    """What one of many costs beyond the first; of few, too little to be seen."""
+    """Return the cost of each run beyond the first one; too small to measure for few runs."""
     return max((all_of_them - one) / count, 1e-9)
 
 
-def asleep(place: Place, count: int, seconds: float, only: bool = False) -> Seen:
-    """A batch of so many runs that sleep so long; `only`: of a flow that does nothing else."""
+def asleep(place: Place, count: int, seconds: float, only: bool = False) -> BatchFigures:
+    """Run a batch of sleeping runs. only: runs of a flow that only sleeps."""
     name = f"sleeping-{seconds * 1000:.0f}"
     if only:
         name += ".sexp"
@@ -180,8 +182,10 @@ def asleep(place: Place, count: int, seconds: float, only: bool = False) -> Seen
 
 
 @dataclass
-class Seen:
-    """A batch: seconds until it ended, until its last run slept, its peaks, what it took while all slept."""
+class BatchFigures:
+    """Measurements of a batch: seconds until its end, seconds until its last run slept, memory peaks,
+    load while all runs slept.
+    """
 
     seconds: float = 0.0
     asleep: float = 0.0
@@ -192,12 +196,12 @@ class Seen:
     samples: list[tuple[float, float]] = field(default_factory=list)
 
 
-def _batch(place: Place, loop: str, count: int, at_once: str = "8") -> Seen:
+def _batch(place: Place, loop: str, count: int, at_once: str = "8") -> BatchFigures:
     jobs = place.inside("jobs.jsonl")
     with open(jobs, "w") as file:
         file.write((json.dumps({"loop": loop, "scope": []}) + "\n") * count)
-    seen = Seen()
-    begun = time.time()
+    seen = BatchFigures()
+    started_at = time.time()
     process = subprocess.Popen(
         [*place.llc, "batch", jobs, "--at-once", at_once, "--json"],
         cwd=place.folder,
@@ -212,18 +216,18 @@ def _batch(place: Place, loop: str, count: int, at_once: str = "8") -> Seen:
         _look(seen, process.pid)
         with contextlib.suppress(subprocess.TimeoutExpired):
             output, _ = process.communicate(timeout=_LOOK)
-    seen.seconds = time.time() - begun
+    seen.seconds = time.time() - started_at
     ended = [json.loads(line)["status"] for line in output.splitlines()]
     is_sleeping = loop.startswith("sleeping")
     wanted = "limit" if is_sleeping and not loop.endswith(".sexp") else "success"
     if ended != [wanted] * count:
         raise RuntimeError(f"a batch of {loop} ended with {sorted(set(ended))}")
     if is_sleeping:
-        _sleeping(seen, place, count, begun)
+        _sleeping(seen, place, count, started_at)
     return seen
 
 
-def _look(seen: Seen, pid: int) -> None:
+def _look(seen: BatchFigures, pid: int) -> None:
     try:
         with open(f"/proc/{pid}/status") as file:
             facts = dict(line.split(":", 1) for line in file)
@@ -253,20 +257,20 @@ def _resident(pid: str) -> float:
         return 0.0
 
 
-def _sleeping(seen: Seen, place: Place, count: int, begun: float) -> None:
-    """When all slept, and what that took, by the runs' own journals."""
-    since, until, found = begun, float("inf"), 0
+def _sleeping(seen: BatchFigures, place: Place, count: int, started_at: float) -> None:
+    """Return when all runs slept, and the load during that time, from the journals of the runs."""
+    since, until, found = started_at, float("inf"), 0
     for path in glob.glob(place.inside(".loops", ".history", "sleeping-*", "*.events.jsonl")):
         with open(path) as file:
             events = [json.loads(line) for line in file]
         times = {event["event"]: _seconds(event["ts"]) for event in events if event.get("kind") == "sleep"}
-        if times["effect_start"] >= begun - 0.001:
+        if times["effect_start"] >= started_at - 0.001:
             found += 1
             since = max(since, times["effect_start"])
             until = min(until, times["effect_complete"])
     if found != count:
         raise RuntimeError(f"{found} journals of {count} runs")
-    seen.asleep = since - begun
+    seen.asleep = since - started_at
     during = [(at, used) for at, used in seen.samples if since < at < until]
     if len(during) > 1:
         (first, before), (last, after) = during[0], during[-1]

@@ -1,6 +1,7 @@
-"""A server that speaks as much of the Messages API as a verdict takes: `python many_models.py SECONDS`.
+"""Server for the part of the Messages API that a verdict needs: `python many_models.py SECONDS`.
 
-Each answer comes after so many seconds. Prints its address, and ends with its standard input.
+Each reply takes the given number of seconds. Prints its address; ends when its standard input is
+closed.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(_BODY)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nobody reads it."""
+        """Discard the log message."""
 
 
 class _Server(ThreadingHTTPServer):

@@ -1,6 +1,6 @@
-"""Many that sleep in one process, without llc: `python many_sleepers.py asyncio|threads COUNT SECONDS`.
+"""Many sleepers in one process, without llc: `python many_sleepers.py asyncio|threads COUNT SECONDS`.
 
-Prints, as JSON, the peak of the resident memory and the seconds until all of them slept.
+Prints the peak of the resident memory and the seconds until all of them slept, as JSON.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def _peak() -> int:
 
 def main() -> None:
     kind, count, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     if kind == "asyncio":
         asyncio.run(_tasks(count, seconds))
     else:
         _threads(count, seconds)
-    print(json.dumps({"peak": _peak(), "started": time.perf_counter() - begun - seconds}))
+    print(json.dumps({"peak": _peak(), "started": time.perf_counter() - started_at - seconds}))
 
 
 if __name__ == "__main__":

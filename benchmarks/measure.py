@@ -1,7 +1,7 @@
-"""Figures on a noisy machine: contestants take turns, and each round is compared in itself.
+"""Measurement on a noisy machine: contestants take turns, and values are compared within each round.
 
-Owns timing, medians and the paired ratio: what is measured is divided by its peer of the same
-round, a moment earlier or later, and the median of those ratios is reported. Knows nothing of llc.
+Owns timing, medians and the paired ratio: each value is divided by the value of its peer in the same
+round, and the median of these ratios is reported. Does not know llc.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def middle(values: Sequence[float]) -> float:
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float]:
-    """The first and the third quartile; of few values the least and the greatest."""
+    """Return the first and the third quartile; the minimum and the maximum for fewer than four values."""
     if len(values) < 4:
         return min(values), max(values)
     first, _, third = statistics.quantiles(values, n=4)
@@ -43,10 +43,10 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
 
 
 def ratios(values: Sequence[float], peers: Sequence[float]) -> list[float]:
-    """Each value over its peer of the same round."""
+    """Divide each value by the value of its peer in the same round."""
     return [value / peer for value, peer in zip(values, peers, strict=True)]
 
 
 def differences(values: Sequence[float], bases: Sequence[float], units: int) -> list[float]:
-    """What one of `units` units costs: each value less its base of the same round."""
+    """Return the cost of one of `units` units in each round: the value minus its base, divided by `units`."""
     return [(value - base) / units for value, base in zip(values, bases, strict=True)]

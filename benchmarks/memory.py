@@ -1,4 +1,4 @@
-"""What does not grow: memory over many iterations and over much output, and the time of the latter."""
+"""Memory over many iterations and over a large output, which must not grow; time for a large output."""
 
 from __future__ import annotations
 
@@ -107,10 +107,10 @@ def _output_step(found: Section, place: Place, sizes: Sizes) -> None:
     image = rig.image_of(loops.repeated(command, count))
 
     def captured() -> float:
-        begun = perf_counter()
+        started_at = perf_counter()
         for _ in range(count):
             subprocess.run(["bash", "-c", command], capture_output=True)
-        return (perf_counter() - begun) / count
+        return (perf_counter() - started_at) / count
 
     def read(keep: bool) -> float:
         return sum(_read(place, command, keep, is_synced=keep) for _ in range(count)) / count
@@ -134,9 +134,11 @@ def _output_step(found: Section, place: Place, sizes: Sizes) -> None:
 
 
 def _read(place: Place, command: str, keep: bool = False, is_synced: bool = False) -> float:
-    """Seconds that a command takes under bash with its pipe read, and what came kept in a file or dropped."""
+    """Return the seconds of a command under bash whose output is read from a pipe and stored in a file
+    or discarded.
+    """
     with tempfile.TemporaryFile(dir=place.folder, buffering=0) as file:
-        begun = perf_counter()
+        started_at = perf_counter()
         with subprocess.Popen(["bash", "-c", command], stdout=subprocess.PIPE, bufsize=0) as child:
             assert child.stdout is not None
             while data := child.stdout.read(_CHUNK):
@@ -144,16 +146,16 @@ def _read(place: Place, command: str, keep: bool = False, is_synced: bool = Fals
                     file.write(data)
         if is_synced:
             os.fdatasync(file.fileno())
-        return perf_counter() - begun
+        return perf_counter() - started_at
 
 
 def _writer(size: int, word: str = "") -> str:
-    """A command that writes so many bytes, in lines; `word` is in each of them."""
+    """Return a command that writes the given number of bytes in lines. word: contained in each line."""
     return f"yes 0123456789abcdefghijklmnopqrstuvwxyz{word} | head -c {size}"
 
 
 def _peak(place: Place, loop: str, quiet: bool = True) -> Contestant:
-    """The peak of the resident memory of a run, in bytes."""
+    """Return the peak of the resident memory of a run, in bytes."""
     file = place.inside("peak.json")
     words = [place.python, "-P", os.path.join(_HERE, "peak.py"), file, "run", loop]
 

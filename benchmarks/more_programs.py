@@ -1,8 +1,8 @@
-"""A second set of twenty programs, of other kinds than the first: twelve written by hand, eight generated.
+"""Second set of twenty programs, of other kinds than the first: twelve written by hand, eight generated.
 
-They were frozen after the first passes for general programs, before the next ones: a program here is not
-rewritten to be quicker, and no pass may be written for one. The generated ones are written in both languages
-from one random tree; their seeds are fixed.
+The programs were frozen after the first optimisations for general programs and before the next ones: a
+program is not rewritten to be faster, and no optimisation may be written for one program. Each
+generated program is written in both languages from one random tree with a fixed seed.
 """
 
 # ruff: noqa: E501 - the programs keep the lines that they were frozen with
@@ -430,7 +430,7 @@ _Both = tuple[str, str]
 
 
 class _Writer:
-    """Random integer expressions over named variables; all stay small by their last `modulo`."""
+    """Generator of random integer expressions over named variables; a final `modulo` keeps values small."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -472,7 +472,7 @@ def _twin(text: str) -> Callable[[int], object]:
 
 
 def _loop(seed: int, size: int) -> Program:
-    """A loop over several variables that are all new in each round."""
+    """Generate a loop over several variables that all change in each iteration."""
     writer = _Writer(seed)
     own = ["a", "b", "c"]
     names = [(one, one) for one in [*own, "i"]]
@@ -489,7 +489,7 @@ def _loop(seed: int, size: int) -> Program:
 
 
 def _calls(seed: int, size: int) -> Program:
-    """Functions that call those before them, called from a loop."""
+    """Generate functions that call earlier functions, called from a loop."""
     writer = _Writer(seed)
     lisp, python = "", ""
     for number in range(6):
@@ -512,7 +512,7 @@ def _calls(seed: int, size: int) -> Program:
 
 
 def _records(seed: int, size: int) -> Program:
-    """Maps that are made, changed, chosen and summed up."""
+    """Generate maps that are created, changed, selected and summed."""
     writer = _Writer(seed)
     fields = ["p", "q", "r", "s"]
     of_i = [writer.expression([("i", "i")], 2) for _ in fields]
@@ -537,7 +537,7 @@ def _records(seed: int, size: int) -> Program:
 
 
 def _deep(seed: int, size: int) -> Program:
-    """A function that calls itself twice, on smaller arguments, and decides by what comes back."""
+    """Generate a function that calls itself twice on smaller arguments and decides by the results."""
     writer = _Writer(seed)
     names = [(one, one) for one in ("n", "x", "left", "right")]
     given = [writer.expression(names[:2], 2) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""`llc ui`: how soon an event is on the page of its run, the list of 1,000 runs, and many viewers."""
+"""`llc ui`: delay until an event is on the page of its run, the list of 1,000 runs, and many viewers."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def section(place: Place, sizes: Sizes) -> Section:
 
 
 def _multiply(history: Path, count: int) -> None:
-    """Copies of the one finished run, under names of their own."""
+    """Create copies of the finished run under other names."""
     (run,) = [path for path in history.iterdir() if path.is_dir()]
     for number in range(count - 1):
         minutes, seconds = divmod(number, 60)
@@ -107,9 +107,9 @@ class _Client:
 def _measure(found: Section, client: _Client, pid: int, sizes: Sizes) -> None:
     listed = []
     for _ in range(sizes.page_rounds + 1):
-        begun = perf_counter()
+        started_at = perf_counter()
         runs = client.data("/api/runs")
-        listed.append(perf_counter() - begun)
+        listed.append(perf_counter() - started_at)
     found.add(row(f"{runs['total']:,} runs listed", listed[1:], aim=_AIM_LIST, aim_is_absolute=True))
     name = runs["running"][0]["run"]
     _in_browser(found, client, name, sizes)
@@ -124,9 +124,9 @@ def _measure(found: Section, client: _Client, pid: int, sizes: Sizes) -> None:
     for _ in range(sizes.page_viewers):
         threading.Thread(target=view, daemon=True).start()
     sleep(1)
-    begun, before = perf_counter(), _processor_seconds(pid)
+    started_at, before = perf_counter(), _processor_seconds(pid)
     sleep(_WATCHED_S)
-    part = (_processor_seconds(pid) - before) / (perf_counter() - begun)
+    part = (_processor_seconds(pid) - before) / (perf_counter() - started_at)
     what = f"processor time a second, {sizes.page_viewers} viewers"
     found.add(row(what, [part], aim=_AIM_VIEWERS, aim_is_absolute=True))
 

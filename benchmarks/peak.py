@@ -1,8 +1,8 @@
-"""Runs llc in this process and says how much memory it took at most.
+"""Run llc in this process and write its memory peak: `python peak.py FILE WORDS…` runs `llc WORDS…`.
 
-`python peak.py FILE WORDS…` is `llc WORDS…`; FILE then holds, as JSON, the exit code and the peak
-of the resident memory in bytes. The peak is asked for from inside: what a parent is told of its
-child includes the parent's own memory where the child was started by vfork.
+FILE receives the exit code and the peak of the resident memory in bytes, as JSON. The process reads its
+own peak, because the peak that a parent gets for a child includes the parent's memory if the child was
+started by vfork.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 
 def peak_bytes() -> int:
-    """The most memory that was resident since this program started."""
+    """Return the peak of the resident memory since the start of this program, in bytes."""
     try:
         with open("/proc/self/status") as file:
             for line in file:

@@ -1,6 +1,6 @@
-"""llc beside its peers, at the work that both can do: each peer as its own users drive it.
+"""Comparison of llc with its peers for work that both can do; each peer is used as its users use it.
 
-Owns which work that is. A peer that is absent has its name in the table and no figure.
+Owns the choice of this work. An absent peer has its name in the table and no figure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from environments import Absent, Installed, Process, find
 from measure import Contestant, differences, middle, ratios, take_turns
 from place import Place
 from report import BYTES, TIMES, Row, Section, row
-from resuming import Told, cut_run
+from resuming import InstantWorld, killed_run
 from sizes import Sizes
 
 from llc.vm.tiered import Machine
@@ -34,7 +34,7 @@ _WRITER = "head -c 500 /dev/urandom | od -An -v -tx1 | tr -d ' \\n'"
 
 
 class Peers:
-    """The peers of one section: their programs, their commands, and what their rows call them."""
+    """Peers of one section: their programs, their commands, and their names in the rows."""
 
     def __init__(self, place: Place, sizes: Sizes, stack: ExitStack) -> None:
         self.place = place
@@ -46,12 +46,12 @@ class Peers:
         self._stack = stack
 
     def command(self, key: str, name: str) -> tuple[str, str | None]:
-        """A peer's title, and the path of one of its commands; None where the peer is absent."""
+        """Return a peer's title and the path of one of its commands; None for an absent peer."""
         found = self._find(key)
         return found.title, found.command(name) if isinstance(found, Installed) else None
 
     def process(self, key: str, program: str) -> tuple[str, Process | None]:
-        """A peer's title, and its program at work; None where the peer is absent."""
+        """Return a peer's title and its running program; None for an absent peer."""
         found = self._find(key)
         if isinstance(found, Absent):
             return found.title, None
@@ -63,7 +63,7 @@ class Peers:
         return found.title, self._stack.enter_context(process)
 
     def works(self, title: str, contestant: Callable[[], object]) -> bool:
-        """Whether a peer can do this; one that cannot is absent."""
+        """Return whether a peer can do this work; otherwise it counts as absent."""
         try:
             contestant()
         except RuntimeError as error:
@@ -103,7 +103,7 @@ def steps(place: Place, sizes: Sizes) -> Section:
         "resumed after it. In process: in LangGraph, a graph of two nodes that lead to each other, "
         "with its SqliteSaver (the default, `async`, writes during the next step); in Burr, two "
         "actions with its SQLitePersister, whose steps start `true` by `subprocess.run`; in llc, a "
-        "loop. By whole runs: the difference between `llc run --quiet` or `ll-loop run --quiet` with "
+        "loop. Of whole runs: the difference between `llc run --quiet` or `ll-loop run --quiet` with "
         "many steps and with few, divided by the difference in steps. llc and both SQLite peers sync "
         "the stored data (llc once a step); little-loops 1.37 does not sync, the newest version syncs"
         " each event. A separate row shows the cost of syncing in llc: there, `os.fdatasync` does "
@@ -203,15 +203,15 @@ def _steps_by_runs(found: Section, place: Place, sizes: Sizes, peers: Peers) -> 
         return differences(values[many], values[few], sizes.peer_steps) if many in values else []
 
     for what, values, unit in (
-        ("`true` step by whole runs", turns, "seconds"),
-        ("bytes of a `true` step by whole runs", kept, BYTES),
+        ("`true` step of whole runs", turns, "seconds"),
+        ("bytes of a `true` step of whole runs", kept, BYTES),
     ):
         for key, title in titles.items():
             found.add(row(what, per_step(values, "llc"), unit, peer=(title, per_step(values, key))))
 
 
 def _expect_steps(folder: str, count: int) -> None:
-    """A limit's exit code may mean other things: the events of the run must show so many steps."""
+    """Check that the events of a run contain the number of steps; the exit code of a limit is ambiguous."""
     paths = [os.path.join(path, name) for path, _, names in os.walk(folder) for name in names]
     for path in paths:
         if path.endswith("events.jsonl"):
@@ -223,7 +223,9 @@ def _expect_steps(folder: str, count: int) -> None:
 
 
 def _their_steps(count: int) -> str:
-    """The loop of `loops.repeated` as little-loops has it; the newest stops such a loop unless it is told."""
+    """Return the loop of `loops.repeated` for little-loops, with limits on revisits and throttling
+    that do not apply.
+    """
     return f"""\
 name: steps
 description: steps of one action
@@ -250,7 +252,7 @@ def growing(place: Place, sizes: Sizes) -> Section:
         "Every other step adds 1 KB of non-repeating data to the state, and all of it is kept. In "
         "process, with steps that have a result at once: in LangGraph a list (with the reducer "
         "`operator.add`, and in a `DeltaChannel`, which is in beta there), in Burr a list, in llc "
-        "captures with different names. By whole runs: each step is a process in llc and in little-"
+        "captures with different names. Of whole runs: each step is a process in llc and in little-"
         "loops, which stores captures in its `state.json`; it rewrites that file at each step, so few"
         " of the written bytes remain (the newest version also leaves a `history.db` of 0.6 MB and "
         "the events of the run twice). All of them read their loop first. Each is measured once. The "
@@ -266,10 +268,10 @@ def growing(place: Place, sizes: Sizes) -> Section:
 def _grow_in_process(found: Section, place: Place, sizes: Sizes, peers: Peers) -> None:
     count = sizes.peer_growing_steps
     image = rig.image_of(loops.growing(count))
-    world = Told(count, lambda n: os.urandom(500).hex() if n % 2 else "")
-    begun = perf_counter()
-    run = cut_run(image, place.folder, world)
-    seconds = [perf_counter() - begun]
+    world = InstantWorld(count, lambda n: os.urandom(500).hex() if n % 2 else "")
+    started_at = perf_counter()
+    run = killed_run(image, place.folder, world)
+    seconds = [perf_counter() - started_at]
     kept = [_kept_in(os.path.join(place.folder, run.path))]
     graph_title, graph = peers.process("langgraph", "langgraph_steps")
     burr_title, burr = peers.process("burr", "burr_steps")
@@ -321,7 +323,7 @@ def _add_both(
 
 
 def _growing_by_processes(count: int) -> str:
-    """A loop that llc and little-loops both run: every other of its actions writes 1 KB."""
+    """Return a loop that llc and little-loops can run: every second action writes 1 KB."""
     lines = ["name: growing", "description: captures what it writes", 'scope: ["."]', "initial: s0"]
     lines += [f"max_iterations: {count + 1}", "states:"]
     for number in range(count):
@@ -352,9 +354,9 @@ def events(place: Place, sizes: Sizes) -> Section:
 
         def ours() -> float:
             machine = Machine(image)
-            begun = perf_counter()
+            started_at = perf_counter()
             rig.step(machine, count)
-            return (perf_counter() - begun) / count
+            return (perf_counter() - started_at) / count
 
         contestants: dict[str, Contestant] = {"llc": ours}
         if process:
@@ -431,9 +433,9 @@ def _mean(values: list[float]) -> float:
 
 def _checked(action: Callable[[], object], answer: object) -> Contestant:
     def run() -> float:
-        begun = perf_counter()
+        started_at = perf_counter()
         value = action()
-        seconds = perf_counter() - begun
+        seconds = perf_counter() - started_at
         if value != answer:
             raise RuntimeError(f"the answer is {value!r}, not {answer!r}")
         return seconds
@@ -531,7 +533,7 @@ def many_asleep(place: Place, sizes: Sizes) -> Section:
         theirs = graph.ask(count=count, seconds=seconds) if graph else {}
         for what, unit, cost in (
             ("memory of a run that sleeps", BYTES, many.each(ours.peak, one.peak, count)),
-            ("started, each", "seconds", many.each(ours.asleep, one.asleep, count)),
+            ("start of one run", "seconds", many.each(ours.asleep, one.asleep, count)),
         ):
             peer = [float(theirs[unit])] if theirs else []
             found.add(row(what, [cost], unit, peer=(graph_title, peer)))
@@ -550,11 +552,11 @@ def _bytes(process: Process, work: dict[str, Any]) -> Callable[[int], float]:
 
 
 def _per_step(kept: Callable[[int], float], steps: int) -> float:
-    """What one step more keeps: a run that is `steps` longer than another."""
+    """Return the stored bytes of one step: the difference of two runs, divided by `steps`."""
     return (kept(_FEW + steps) - kept(_FEW)) / steps
 
 
 def _kept_in(folder: str) -> float:
-    """The bytes of what runs left there; programs, as text or as images, are not counted."""
+    """Return the bytes of the files of runs in a folder, without program texts and images."""
     files = [os.path.join(path, name) for path, _, names in os.walk(folder) for name in names]
     return float(sum(os.path.getsize(file) for file in files if not file.endswith((".llb", ".yaml"))))

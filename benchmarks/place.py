@@ -1,6 +1,6 @@
-"""Where things are measured: an llc, a folder to run it in, and processes of it.
+"""Place of a measurement: an installation of llc, a working folder, and processes in it.
 
-Owns the installation that whole commands are measured with, and the environment they get.
+Owns the installation for the measurement of complete commands, and their environment.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _NO_SOURCES = (".*", "build", "dist", "*.egg-info", "__pycache__", "node_modules
 class Place:
     """A folder for loops and runs, and the interpreter whose llc runs them.
 
-    python: the interpreter. llc: the command as words. folder: a fresh one, on the disk that the
-    journals are to be measured on.
+    python: the interpreter. llc: the command as words. folder: an empty folder on the disk for the
+    journals.
     """
 
     def __init__(self, folder: str, python: str) -> None:
@@ -41,12 +41,12 @@ class Place:
         return os.path.join(self.folder, *parts)
 
     def fresh(self, name: str) -> Place:
-        """A place of its own within this one, without loops or runs."""
+        """Create an empty place in this folder."""
         os.makedirs(self.inside(name))
         return Place(self.inside(name), self.python)
 
     def write_loop(self, name: str, text: str, suffix: str = ".yaml") -> str:
-        """Put a loop, or a flow, where `llc run NAME` finds it; its path."""
+        """Write a loop or a flow to `.loops/`; return its path."""
         path = self.inside(".loops", name + suffix)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as file:
@@ -56,12 +56,12 @@ class Place:
     def seconds(
         self, words: Sequence[str], expected: Sequence[int] = (0,), more: Mapping[str, str] | None = None
     ) -> float:
-        """How long a command takes from start to end, in the environment with `more`.
+        """Return the seconds of a command from start to end, in the environment extended by `more`.
 
-        RuntimeError if it ends otherwise.
+        Raises RuntimeError for an unexpected exit code.
         """
         env = {**self.env, **(more or {})}
-        begun = perf_counter()
+        started_at = perf_counter()
         done = subprocess.run(
             words,
             cwd=self.folder,
@@ -70,13 +70,13 @@ class Place:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )
-        took = perf_counter() - begun
+        took = perf_counter() - started_at
         if done.returncode not in expected:
             raise RuntimeError(f"{' '.join(words)} gave {done.returncode}: {done.stderr.decode()[-2000:]}")
         return took
 
     def answer(self, script: str, *words: str) -> dict[str, float]:
-        """The figures that one of the scripts beside this one measures in a process of its own."""
+        """Run a script of this folder in its own process; return the figures that it prints."""
         # -P: what stands beside the script is no module of llc's.
         done = subprocess.run(
             [self.python, "-P", os.path.join(_HERE, script), *words],
@@ -93,7 +93,9 @@ class Place:
 
 
 def install(folder: str, checkout: str = ROOT) -> str:
-    """Install the llc of a checkout as users do, in an environment of its own; its interpreter."""
+    """Install the llc of a checkout in its own environment, as users do; return the path of the
+    interpreter.
+    """
     sources, environment = os.path.join(folder, "sources"), os.path.join(folder, "venv")
     shutil.copytree(checkout, sources, ignore=shutil.ignore_patterns(*_NO_SOURCES), symlinks=True)
     venv.create(environment, with_pip=True)

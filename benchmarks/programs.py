@@ -1,7 +1,7 @@
-"""Seven small programs, in the language and in the Python one would write for them.
+"""Seven small programs, in the language and in idiomatic Python.
 
-What a program computes is the same to the last digit; how long each way takes is compared round by
-round. A run of llc's begins with an image: it takes in the translation of what gets hot.
+Both versions compute the same result; their times are compared round by round. A run of llc begins with
+an image and includes the translation of hot code.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def section(place: Place, sizes: Sizes) -> Section:
 
 
 def size_of(whole: int, sizes: Sizes) -> int:
-    """How much of a program's whole work is done."""
+    """Return the size of the program for this measurement."""
     return max(60, whole // sizes.program_part) if whole > 100 else whole - (sizes.program_part > 1) * 2
 
 
@@ -228,8 +228,8 @@ def result(image: Image, tier: str) -> Any:
 
 def _timed(action: Callable[[], object]) -> Contestant:
     def run() -> float:
-        begun = perf_counter()
+        started_at = perf_counter()
         action()
-        return perf_counter() - begun
+        return perf_counter() - started_at
 
     return run

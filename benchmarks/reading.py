@@ -1,4 +1,4 @@
-"""S-expressions: reading a megabyte, with llc's reader and with a Lark grammar of the same syntax."""
+"""S-expressions: reading one megabyte with llc's reader and with a Lark grammar of the same syntax."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ def section(place: Place, sizes: Sizes) -> Section:
         sizes.read_rounds,
     )
     found.add(
-        row("`read`, the peer being Lark", turns["read"], peer=("Lark, LALR", turns["lark"]), aim=1),
-        row("`read`, held to the clock", turns["read"], aim=1, aim_is_absolute=True),
-        row("`read` of a text that lacks a bracket", turns["broken"], peer=("a good one", turns["read"])),
+        row("`read`, compared with Lark", turns["read"], peer=("Lark, LALR", turns["lark"]), aim=1),
+        row("`read`, absolute time", turns["read"], aim=1, aim_is_absolute=True),
+        row("`read` of a text that lacks a bracket", turns["broken"], peer=("a valid text", turns["read"])),
         row("`llc fmt`, in process", turns["format"], peer=("`read`", turns["read"])),
     )
     return found
@@ -112,9 +112,9 @@ def _text(size: int) -> str:
 
 def _timed(action: Callable[[], object]) -> Contestant:
     def run() -> float:
-        begun = perf_counter()
+        started_at = perf_counter()
         made = action()
-        seconds = perf_counter() - begun
+        seconds = perf_counter() - started_at
         del made  # what it costs to forget is no part of it
         return seconds
 
@@ -122,7 +122,7 @@ def _timed(action: Callable[[], object]) -> Contestant:
 
 
 class _ToData(Transformer[Token, list[Datum]]):
-    """Lark's parse to llc's data, as it goes."""
+    """Transformer from Lark's parse to llc's data, used during the parse."""
 
     lines: Lines
 

@@ -1,7 +1,7 @@
-"""What was measured, as rows; printed as a Markdown table.
+"""Rows of measurements, printed as a Markdown table.
 
-Owns the row and how figures read. A row says what was measured, against which peer, and which aim
-of `spec/`'s issue it is held to, if any; whether the aim is reached follows from the figures.
+Owns the row and the format of figures. A row has a figure, optionally the figure of a peer and a
+target; whether the target is reached follows from the figures.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _SCALES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line: a figure, and what it is measured against.
+    """One line of the table: a figure, and the figure of its peer.
 
-    aim: the most the ratio may be, or the figure itself where `aim_is_absolute`. A peer without a
+    aim: target, the maximum of the ratio; of the figure itself if `aim_is_absolute`. A peer without a
     figure could not be measured.
     """
 
@@ -45,14 +45,14 @@ class Row:
 
     @property
     def is_reached(self) -> bool | None:
-        """Whether the aim is reached; None without one."""
+        """Whether the target is reached; None without a target."""
         held = self.figure if self.aim_is_absolute else self.ratio
         return None if self.aim is None or held is None else held <= self.aim
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """The rows of one question, and what a reader must know about how they were measured."""
+    """The rows of one question, and a description of the measurement."""
 
     name: str
     title: str
@@ -74,7 +74,7 @@ def row(
     aim: float | None = None,
     aim_is_absolute: bool = False,
 ) -> Row:
-    """A row from the rounds of a contestant and, round by round, of its peer; no rounds: absent."""
+    """Create a row from the rounds of a contestant and, round by round, of its peer. No rounds: absent."""
     many = len(values) > 1
     facts: dict[str, Any] = {} if peer is None else {"peer": peer[0]}
     if peer is not None and peer[1]:
@@ -97,7 +97,7 @@ def row(
 
 
 def shown(figure: float, unit: str) -> str:
-    """A figure with three digits and the unit that suits it: `1.35 ms`."""
+    """Format a figure with three digits and a suitable unit: `1.35 ms`."""
     scales = _SCALES[unit]
     scale, name = next((pair for pair in scales if abs(figure) >= pair[0]), scales[-1])
     return f"{_digits(figure / scale)} {name}"
@@ -114,9 +114,9 @@ def _spread(spread: tuple[float, float] | None, show: Any) -> str:
 
 
 def as_table(rows: Iterable[Row]) -> str:
-    """The rows as a Markdown table."""
+    """Format the rows as a Markdown table."""
     lines = [
-        "| what | median (quartiles) | peer | its median | ratio (quartiles) | aim | |",
+        "| measured | median (quartiles) | compared with | its median | ratio (quartiles) | target | |",
         "|---|---|---|---|---|---|---|",
     ]
     for line in rows:
@@ -142,7 +142,7 @@ def as_table(rows: Iterable[Row]) -> str:
 
 
 def machine() -> str:
-    """What class of machine the figures were measured on, and when, in a line."""
+    """Describe the machine and the date of the measurement in one line."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return (
         f"{platform.python_implementation()} {platform.python_version()}, {platform.system()} "
@@ -152,7 +152,7 @@ def machine() -> str:
 
 
 def as_markdown(sections: Sequence[Section]) -> str:
-    """The whole report, as RESULTS.md holds it."""
+    """Format the complete report, the content of RESULTS.md."""
     parts = [
         "# Results\n",
         "Written by `python benchmarks/run.py`; README.md describes how each figure is measured.",

@@ -1,4 +1,4 @@
-"""`llc report`: how long it takes, how large the page is, and how fast it is in a browser."""
+"""`llc report`: its time, the size of the page, and the speed of the page in a browser."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ def _open(found: Section, browser: Any, page: Path, effects: int, sizes: Sizes) 
     moves = sizes.report_moves
 
     def load() -> float:
-        begun = perf_counter()
+        started_at = perf_counter()
         browser.open(page)
-        return perf_counter() - begun
+        return perf_counter() - started_at
 
     def scrub() -> float:
         return float(browser.evaluate(_SCRUB % (moves, moves)))

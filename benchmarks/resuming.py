@@ -1,4 +1,4 @@
-"""What a long history costs: to resume its run, to look at it, to replay it; and what it keeps."""
+"""Cost of a long history: time to resume, inspect and replay the run, and stored bytes."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from llc.vm.tiered import Machine
 _FEW = 10
 _PORTION = 1000
 _LIMIT_EXIT = 3
-_MOST_S = 0.06
+_MAX_RESUME_S = 0.06
 # Twenty thousand steps in a second.
-_STEP_S = 50e-6
-_TRACE_S = 0.5
-_LOOK_S = 0.2
-_MOST_BYTES = 2_000_000
+_MAX_STEP_S = 50e-6
+_MAX_TRACE_S = 0.5
+_MAX_INSPECTION_S = 0.2
+_MAX_STORED_BYTES = 2_000_000
 
 
-class _Cut(Exception):
-    """The process is as if it were killed here."""
+class _Killed(Exception):
+    """Simulated kill of the process."""
 
 
-class Told(World):
-    """Answers at once, so many times; `output(n)` is what action n gives."""
+class InstantWorld(World):
+    """World that answers `count` effects at once; `output(n)` is the output of action n."""
 
     def __init__(self, count: int, output: Any) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Told(World):
 
     def perform(self, effect: Any, context: Context) -> dict[str, Any]:
         if self.done == self.count:
-            raise _Cut
+            raise _Killed
         self.done += 1
         if context.on_process is not None:
             context.on_process(1, "no boot:1")
@@ -64,12 +64,14 @@ def section(place: Place, sizes: Sizes) -> Section:
         name="resuming",
         title="Long histories: resuming, looking, replaying",
         about=(
-            "A run of so many steps is cut off before its last; its world answered at once, its journal is "
-            "a real one. Resuming is the whole command, `llc resume`, with that last step; what many steps "
-            "cost over few is the difference. The growing state: every other action's output, 1 KB that "
-            "does not repeat, stays captured under a name of its own, and all files of the run are counted "
-            "when it is cut off, but for its program. The other commands are those of a scripted run that "
-            "has ended, each whole; a step of it is the difference to a run of few steps, by their number."
+            "A run with the given number of steps is killed before its last step; its world "
+            "answered at once, its journal is real. Resuming is the complete command `llc "
+            "resume` with that last step; the time due to the steps is the difference to a "
+            "run with few steps. Growing state: the output of every second action, 1 KB of "
+            "non-repeating data, stays captured under its own name; the stored bytes are "
+            "those of all files of the killed run, without its program. The other commands, "
+            "also complete, are applied to a finished scripted run; the time for a step is "
+            "the difference to a run with few steps, divided by the number of steps."
         ),
     )
     _resume(found, place, sizes)
@@ -78,8 +80,8 @@ def section(place: Place, sizes: Sizes) -> Section:
     return found
 
 
-def cut_run(image: Image, root: str, world: World) -> RunFolder:
-    """A run that was cut off where `world` has no more answers."""
+def killed_run(image: Image, root: str, world: World) -> RunFolder:
+    """Return a run that was killed when `world` had no more answers."""
     here = os.getcwd()
     os.chdir(root)
     try:
@@ -94,7 +96,7 @@ def cut_run(image: Image, root: str, world: World) -> RunFolder:
         )
         try:
             driver.run()
-        except _Cut:
+        except _Killed:
             pass
         finally:
             journal.close()
@@ -110,7 +112,7 @@ def _resume(found: Section, place: Place, sizes: Sizes) -> None:
 
     def resumed(count: int) -> Contestant:
         image = rig.image_of(loops.repeated("true", count + 1))
-        run = cut_run(image, place.folder, Told(count, lambda n: ""))
+        run = killed_run(image, place.folder, InstantWorld(count, lambda n: ""))
         kept = shutil.move(os.path.join(place.folder, run.path), place.inside(f"kept-{count}"))
 
         def go() -> float:
@@ -125,9 +127,9 @@ def _resume(found: Section, place: Place, sizes: Sizes) -> None:
     found.add(
         row(f"`llc resume` after {many:,} steps", turns["many"], peer=(f"after {_FEW}", turns["few"])),
         row(
-            f"what {many:,} steps add to it",
+            f"resume time due to {many:,} steps",
             differences(turns["many"], turns["few"], 1),
-            aim=_MOST_S,
+            aim=_MAX_RESUME_S,
             aim_is_absolute=True,
         ),
     )
@@ -156,16 +158,16 @@ def _look(found: Section, place: Place, sizes: Sizes) -> None:
         taken = turns(make)
         cost = differences(taken["many"], taken["few"], many - _FEW)
         found.add(
-            row(f"{what}: what each of {many:,} steps add to it", cost, aim=_STEP_S, aim_is_absolute=True)
+            row(f"{what}: time for each of {many:,} steps", cost, aim=_MAX_STEP_S, aim_is_absolute=True)
         )
     for what, aim, make in (
         (
             "`llc trace --at N` near the end",
-            _TRACE_S,
+            _MAX_TRACE_S,
             lambda name, n: command("trace", name, "--at", str(n - 2)),
         ),
-        ("`llc status`", _LOOK_S, lambda name, _: command("status", name)),
-        ("`llc logs -n 5`", _LOOK_S, lambda name, _: command("logs", name, "-n", "5")),
+        ("`llc status`", _MAX_INSPECTION_S, lambda name, _: command("status", name)),
+        ("`llc logs -n 5`", _MAX_INSPECTION_S, lambda name, _: command("logs", name, "-n", "5")),
     ):
         taken = turns(make)
         peer = (f"of {_FEW}", taken["few"])
@@ -175,7 +177,7 @@ def _look(found: Section, place: Place, sizes: Sizes) -> None:
 def _grow(found: Section, place: Place, sizes: Sizes) -> None:
     def kept(portion: Any) -> float:
         image = rig.image_of(loops.growing(sizes.growing_steps))
-        run = cut_run(image, place.folder, Told(sizes.growing_steps, portion))
+        run = killed_run(image, place.folder, InstantWorld(sizes.growing_steps, portion))
         path = os.path.join(place.folder, run.path)
         files = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
         return float(sum(os.path.getsize(file) for file in files if not file.endswith(".llb")))
@@ -185,11 +187,11 @@ def _grow(found: Section, place: Place, sizes: Sizes) -> None:
 
     found.add(
         row(
-            f"kept of {sizes.growing_steps:,} steps, 1 KB more captured by every other",
+            f"stored after {sizes.growing_steps:,} steps, of which every second captures 1 KB",
             [kept(odd(lambda: os.urandom(_PORTION // 2).hex()))],
             BYTES,
             peer=("nothing captured", [kept(lambda n: "")]),
-            aim=_MOST_BYTES,
+            aim=_MAX_STORED_BYTES,
             aim_is_absolute=True,
         ),
     )

@@ -1,7 +1,7 @@
-"""Runs in this process, made of the parts that `llc run` is made of.
+"""Runs in this process, assembled from the parts of `llc run`.
 
-Owns putting image, world, journal and driver together, with the journal on the real disk and
-nothing shown. What stands before and after the drive is not timed.
+Owns the assembly of image, world, journal and driver, with the journal on the real disk and without
+output. Only the driver is timed, not the set-up and the end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def image_of(text: str) -> Image:
 
 
 class Run:
-    """What a driven run cost and left: seconds in the driver, its journal's bytes."""
+    """Cost of a run: seconds in the driver, and bytes of its journal."""
 
     def __init__(self, seconds: float, outcome: Outcome, journal: str) -> None:
         self.seconds = seconds
@@ -42,16 +42,16 @@ class Run:
 
 
 def drive(image: Image, root: str, display: Display | None = None) -> Run:
-    """Run an image for real, with its journal in `root`. RuntimeError if it ends by an error."""
+    """Run an image with its journal in `root`. Raises RuntimeError if the run ends with an error."""
     world = World()
     folder, lock = locks.start(root, image.name, image.meta["scope"], {"program": image.name})
     journal = Journal.create(folder.journal, lambda: timestamp(world.time()))
     interrupt = Interrupt()
     try:
         driver = Driver(Machine(image), world, journal, folder, display or Display(), interrupt)
-        begun = perf_counter()
+        started_at = perf_counter()
         outcome = driver.run()
-        seconds = perf_counter() - begun
+        seconds = perf_counter() - started_at
     finally:
         world.close()
         journal.close()
@@ -64,7 +64,7 @@ def drive(image: Image, root: str, display: Display | None = None) -> Run:
 
 
 def step(machine: Machine, count: int) -> None:
-    """Take `count` effects, each answered at once; notes are taken as a driver takes them."""
+    """Take `count` effects and answer each at once; consume notes as a driver does."""
     answer: dict[str, Any] | None = ANSWER if machine.effect is not None else None
     for _ in range(count):
         stop = machine.resume(answer)

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from report import Section
     from sizes import Sizes
 
-# What is measured: its name, and the module and function that measure it. Imported when llc is there.
+# Sections by name: module and function. Imported after the installation of llc.
 SECTIONS = {
     "steps": ("steps", "section"),
     "start": ("start", "section"),
-    "verbs": ("verbs", "section"),
+    "subcommands": ("subcommands", "section"),
     "scale": ("scale", "section"),
     "compiling": ("throughput", "section"),
     "iterations": ("memory", "iterations"),
@@ -42,7 +42,7 @@ SECTIONS = {
     "building": ("building", "section"),
     "many": ("many", "section"),
 }
-# The same beside other people's programs, which are installed for it: only when it is asked for.
+# Comparisons with peers, which are installed first; only with `--peers` or by name.
 PEERS = {
     "peers-steps": ("peers", "steps"),
     "peers-growing": ("peers", "growing"),
@@ -52,7 +52,7 @@ PEERS = {
     "peers-many": ("peers", "many_asleep"),
     "peers-histories": ("histories", "section"),
 }
-# With a database server of its own: only when it is named.
+# Sections with their own database server; only by name.
 SERVERS = {"cluster": ("cluster", "section")}
 # The same commands of two checkouts: only with `--against`.
 AGAINST = "against"
@@ -63,7 +63,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="llc-bench-", dir=given.folder) as folder:
         if given.here:
             return _measure(given, Place(folder, sys.executable))
-        _say("installing llc in an environment of its own")
+        _say("installing llc in its own environment")
         words = [install(folder), os.path.abspath(__file__), "--here", *sys.argv[1:]]
         return subprocess.run(words).returncode
 
@@ -89,13 +89,13 @@ def _measure(given: argparse.Namespace, place: Place) -> int:
             _say(note)
         if not given.json:
             print(f"## {section.title}\n\n{as_table(section.rows)}\n", flush=True)
-        if given.output:  # each time: whoever stops it has what was measured
+        if given.output:  # after each section, so that an interrupted measurement keeps its results
             with open(given.output, "w", encoding="utf-8") as file:
                 file.write(as_markdown(found))
     if given.json:
         print(json.dumps(as_json(found), indent=2, ensure_ascii=False))
     missed = [row.what for section in found for row in section.rows if row.is_reached is False]
-    _say(f"missed: {', '.join(missed)}" if missed else "every aim is reached")
+    _say(f"missed: {', '.join(missed)}" if missed else "every target is reached")
     return 0
 
 
@@ -147,7 +147,9 @@ def _arguments() -> argparse.Namespace:
     if unknown:
         parser.error(f"no section {', '.join(unknown)}; there are {', '.join(known)}")
     names = [*(given.only or SECTIONS), *(["peers"] if given.peers else [])]
-    given.names = list(dict.fromkeys(one for name in names for one in (PEERS if name == "peers" else [name])))
+    given.names = list(
+        dict.fromkeys(section for name in names for section in (PEERS if name == "peers" else [name]))
+    )
     if given.against:
         given.names = [AGAINST, *(given.names if given.only else [])]
     if given.output is None and not (given.only or given.tiny or given.against):

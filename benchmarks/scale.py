@@ -1,4 +1,4 @@
-"""A machine of 10,000 states: compiled, and stepped."""
+"""A machine of 10,000 states: compilation and steps."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ def section(place: Place, sizes: Sizes) -> Section:
         title=f"A machine of {many:,} states",
         about=(
             "Each state has an action with a variable, is evaluated, routed in two ways and counted; "
-            "every tenth state captures its output. `llc compile -o x.llb` is the whole command, by "
-            "elapsed time and by processor time; its phases are processor time in a separate process. A "
+            "every tenth state captures its output. `llc compile -o x.llb` is the complete "
+            "command, by elapsed time and by processor time; its phases are processor time in "
+            "a separate process. A "
             "step is `Machine.resume` with the result of an action, up to the next action, in this "
-            "process; no action is performed. The same states: control stays in ten of them; the limit is"
-            " a tenth more than the small machine. Round the ring: every state in turn, so the work is "
-            "spread over a thousand times the memory, with cache misses; the limit is a quarter more. "
-            "Entered first: the image was just loaded, so the code of each state is decoded. All of these"
+            "process; no action is performed. In ten states: control stays in ten of them; the limit is"
+            " a tenth more than the small machine. Through all states: each state in turn, so "
+            "the work is spread over a thousand times the memory, with cache misses; the "
+            "limit is a quarter more. "
+            "First entry: the image was just loaded, so the code of each state is decoded. All of these"
             " run in the interpreter, because a function of more than 3,000 states is not translated; the"
             " speed of the translated small machine is shown for comparison."
         ),
@@ -69,7 +71,7 @@ def _compile(found: Section, place: Place, sizes: Sizes) -> None:
             aim_is_absolute=True,
         ),
         row(
-            "its processor time",
+            f"`llc compile` of {sizes.states:,} states, processor time",
             on_cpu[large][-sizes.compile_rounds :],
             peer=(peer, on_cpu[small][-sizes.compile_rounds :]),
         ),
@@ -116,16 +118,16 @@ def _steps(found: Section, sizes: Sizes) -> None:
         sizes.machine_rounds,
     )
     peer = (f"a step in a {_SMALL}-state machine", turns["small"])
-    again = (f"entered first in a {_SMALL}-state machine", turns["first small"])
+    again = (f"first entry in a {_SMALL}-state machine", turns["first small"])
     found.add(
-        row(f"a step in a {many:,}-state machine, the same states", turns["corner"], peer=peer, aim=1.1),
-        row(f"a step in a {many:,}-state machine, round the ring", turns["large"], peer=peer, aim=1.25),
-        row(f"a step in a {many:,}-state machine, entered first", turns["first"], peer=again),
+        row(f"a step in a {many:,}-state machine, in ten states", turns["corner"], peer=peer, aim=1.1),
+        row(f"a step in a {many:,}-state machine, through all states", turns["large"], peer=peer, aim=1.25),
+        row(f"a step in a {many:,}-state machine, first entry", turns["first"], peer=again),
         row(f"a step in a {_SMALL}-state machine, translated", turns["small, translated"], peer=peer),
     )
 
 
 def _timed(action: Callable[[], object]) -> float:
-    begun = perf_counter()
+    started_at = perf_counter()
     action()
-    return perf_counter() - begun
+    return perf_counter() - started_at

@@ -1,4 +1,4 @@
-"""How much is measured: enough for figures, or just enough to see that all of it works."""
+"""Sizes of the measurements: large enough for figures, or minimal, to check that the benchmarks work."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Rounds are turns of interleaved contestants; the rest says how large each turn is."""
+    """Rounds are turns of interleaved contestants; the other fields are the sizes of each turn."""
 
     steps: int = 40
     step_rounds: int = 25
     run_steps: int = 200
     run_rounds: int = 9
     start_rounds: int = 25
-    verb_rounds: int = 9
+    subcommand_rounds: int = 9
     compile_rounds: int = 5
     states: int = 10_000
     machine_rounds: int = 9
@@ -80,7 +80,7 @@ TINY = Sizes(
     run_steps=2,
     run_rounds=1,
     start_rounds=1,
-    verb_rounds=1,
+    subcommand_rounds=1,
     compile_rounds=1,
     states=40,
     machine_rounds=1,

@@ -1,4 +1,4 @@
-"""How long a command takes that does little."""
+"""Time of commands with little work."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def section(place: Place, sizes: Sizes) -> Section:
         row("`llc status`", turns["status"], peer=peer, aim=5),
         row("`llc --help`", turns["help"], peer=peer, aim=8),
         row("`llc run --help`", turns["help of run"], peer=peer),
-        row("completing a verb: `llc r`", turns["a verb"], peer=peer),
-        row("completing an option: `llc run --max`", turns["an option"], peer=peer),
-        row("completing a loop's name: `llc run t`", turns["a loop"], peer=peer),
+        row("completion of a subcommand: `llc r`", turns["a verb"], peer=peer),
+        row("completion of an option: `llc run --max`", turns["an option"], peer=peer),
+        row("completion of a loop's name: `llc run t`", turns["a loop"], peer=peer),
         row("`llc validate` of the same loop", turns["validate"], peer=peer),
         row("`llc compile -o` of the same loop", turns["compile"], peer=peer),
     )

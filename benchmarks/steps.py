@@ -1,4 +1,4 @@
-"""What a step costs over the process that it starts."""
+"""Cost of a step relative to the process that it starts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from report import Section, row
 from sizes import Sizes
 
 _LIMIT_EXIT = 3
-# llc whose actions die with it.
-_UNKEPT = """
+# llc without the keeper.
+_WITHOUT_KEEPER = """
 import sys
 from llc.runtime.host import keeper
 keeper.guard = lambda folder, lock: None
@@ -37,7 +37,7 @@ def section(place: Place, sizes: Sizes) -> Section:
             "Each step is evaluated by its exit code, routed and counted. The journal is synced once a "
             "step, for the result of a step and the start of the next, on the disk of the temporary "
             "folder. `true` needs no shell, so llc starts the program itself; `:` is a builtin and runs "
-            "through `bash -c`. By whole runs: the difference between `llc run` with many steps and with "
+            "through `bash -c`. Of whole runs: the difference between `llc run` with many steps and with "
             "few steps, divided by the difference in steps."
         ),
     )
@@ -60,18 +60,18 @@ def _in_process(found: Section, place: Place, sizes: Sizes) -> None:
 
     def repeated(*words: str) -> Contestant:
         def run() -> float:
-            begun = perf_counter()
+            started_at = perf_counter()
             for _ in range(count):
                 subprocess.run(words)
-            return (perf_counter() - begun) / count
+            return (perf_counter() - started_at) / count
 
         return run
 
     def spawned() -> float:
-        begun = perf_counter()
+        started_at = perf_counter()
         for _ in range(count):
             spawn()
-        return (perf_counter() - begun) / count
+        return (perf_counter() - started_at) / count
 
     turns = take_turns(
         {
@@ -108,39 +108,39 @@ def _whole_runs(found: Section, place: Place, sizes: Sizes) -> None:
         return lambda: place.seconds(words, (_LIMIT_EXIT,))
 
     def bare() -> float:
-        begun = perf_counter()
+        started_at = perf_counter()
         for _ in range(sizes.run_steps):
             subprocess.run(["bash", "-c", "true"])
-        return (perf_counter() - begun) / sizes.run_steps
+        return (perf_counter() - started_at) / sizes.run_steps
 
-    unkept = place.python, "-c", _UNKEPT
+    without_keeper = place.python, "-c", _WITHOUT_KEEPER
     contestants = {
         "few": whole(few),
         "many": whole(many),
-        "few unkept": whole(few, *unkept),
-        "many unkept": whole(many, *unkept),
+        "few without_keeper": whole(few, *without_keeper),
+        "many without_keeper": whole(many, *without_keeper),
         "bare": bare,
     }
     turns = take_turns(contestants, sizes.run_rounds)
     found.add(
         row(
-            "`true` step by whole runs",
+            "`true` step of whole runs",
             differences(turns["many"], turns["few"], sizes.run_steps),
             peer=('`subprocess.run(["bash", "-c", "true"])`', turns["bare"]),
             aim=1.3,
         ),
         row(
-            "`true` step by whole runs, its action kept",
+            "`true` step of whole runs, with the keeper",
             differences(turns["many"], turns["few"], sizes.run_steps),
             peer=(
-                "llc whose actions die with it",
-                differences(turns["many unkept"], turns["few unkept"], sizes.run_steps),
+                "llc without the keeper",
+                differences(turns["many without_keeper"], turns["few without_keeper"], sizes.run_steps),
             ),
             aim=1.05,
         ),
         row(
             f"a run of {few} `true` steps",
             turns["few"],
-            peer=("llc whose actions die with it", turns["few unkept"]),
+            peer=("llc without the keeper", turns["few without_keeper"]),
         ),
     )

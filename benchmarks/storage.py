@@ -1,4 +1,4 @@
-"""What is kept: images, journals, snapshots; and how long an image takes to load."""
+"""Stored data: images, journals and snapshots; time to load an image."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def _image(found: Section, name: str, text: str, sizes: Sizes) -> None:
 
     def timed(verified: bool) -> Contestant:
         def run() -> float:
-            begun = perf_counter()
+            started_at = perf_counter()
             for _ in range(repeats):
                 loaded = Image.from_bytes(data)
                 if verified:
                     verify_image(loaded)
-            return (perf_counter() - begun) / repeats
+            return (perf_counter() - started_at) / repeats
 
         return run
 

@@ -1,4 +1,4 @@
-"""How much is compiled in a second: a loop and a flow of about the same size."""
+"""Compilation throughput: a loop and a flow of about the same size."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def section(place: Place, sizes: Sizes) -> Section:
 
 
 def flow_of(functions: int) -> str:
-    """Functions, and an expression that calls each."""
+    """Return a flow with functions and an expression that calls each of them."""
     numbers = range(functions)
     calls = "".join(f"  (step-{number} '(1 2) {number})\n" for number in numbers)
     return "".join(_UNIT.format(number=number) for number in numbers) + f"(begin\n{calls})\n"

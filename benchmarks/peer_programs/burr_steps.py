@@ -64,9 +64,9 @@ def measure(kind: str, steps: int) -> dict[str, float]:
                 .with_identifiers(app_id="steps")
                 .build()
             )
-            begun = perf_counter()
+            started_at = perf_counter()
             _, _, state = app.run(halt_before=["end"])
-            seconds = perf_counter() - begun
+            seconds = perf_counter() - started_at
         kept = bytes_in(folder)
     if state["done"] != steps:
         raise RuntimeError(f"Burr ended with {state['done']} steps")

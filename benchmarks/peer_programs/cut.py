@@ -26,9 +26,9 @@ def measure(steps: int) -> dict[str, float]:
         command = [sys.executable, sys.argv[0]]
         died = subprocess.run([*command, "begin", *words], capture_output=True, text=True)
         kept = bytes_in(folder)
-        begun = perf_counter()
+        started_at = perf_counter()
         ended = subprocess.run([*command, "resume", *words], capture_output=True, text=True)
-        seconds = perf_counter() - begun
+        seconds = perf_counter() - started_at
     if died.returncode != _DEAD or ended.returncode or ended.stdout.split()[-1:] != [str(steps + 1)]:
         raise RuntimeError(f"not resumed: {died.stderr[-300:]} {ended.stderr[-300:]}")
     return {"seconds": seconds, "bytes": kept}

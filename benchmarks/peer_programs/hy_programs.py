@@ -21,9 +21,9 @@ PROGRAMS: dict[str, Any] = {
 
 
 def measure(program: str, size: int) -> dict[str, float]:
-    begun = perf_counter()
+    started_at = perf_counter()
     value = PROGRAMS[program](size)
-    return {"seconds": perf_counter() - begun, "value": value}
+    return {"seconds": perf_counter() - started_at, "value": value}
 
 
 if __name__ == "__main__":

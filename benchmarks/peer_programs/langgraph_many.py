@@ -36,14 +36,14 @@ async def _run(count: int, seconds: float, path: str) -> float:
         graph.add_edge(START, "sleep")
         graph.add_edge("sleep", END)
         app = graph.compile(checkpointer=saver)
-        begun = perf_counter()
+        started_at = perf_counter()
         runs = (
             app.ainvoke({"done": 0}, {"configurable": {"thread_id": str(number)}}) for number in range(count)
         )
         states = await asyncio.gather(*runs)
     if [state["done"] for state in states] != [1] * count:
         raise RuntimeError("LangGraph did not end all of them")
-    return max(asleep) - begun
+    return max(asleep) - started_at
 
 
 def measure(count: int, seconds: float) -> dict[str, float]:

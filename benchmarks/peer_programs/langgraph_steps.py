@@ -76,9 +76,9 @@ def measure(kind: str, steps: int, durability: str) -> dict[str, float]:
         with SqliteSaver.from_conn_string(os.path.join(folder, "checkpoints.sqlite")) as saver:
             app = graph.compile(checkpointer=saver)
             config = {"configurable": {"thread_id": "1"}, "recursion_limit": steps + 10}
-            begun = perf_counter()
+            started_at = perf_counter()
             state = app.invoke(start, config, durability=durability)
-            seconds = perf_counter() - begun
+            seconds = perf_counter() - started_at
         kept = bytes_in(folder)
     if state["done"] != steps or len(state.get("entries", ())) != (kind != "process") * (steps + 1) // 2:
         raise RuntimeError(f"LangGraph ended with {state['done']} steps")

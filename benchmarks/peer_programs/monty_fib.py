@@ -18,9 +18,9 @@ def main() -> None:
         session.feed_run(FIB)
 
         def measure(size: int) -> dict[str, float]:
-            begun = perf_counter()
+            started_at = perf_counter()
             value = session.feed_run(f"fib({size})")
-            return {"seconds": perf_counter() - begun, "value": value}
+            return {"seconds": perf_counter() - started_at, "value": value}
 
         serve(measure, size=3)
 

@@ -33,13 +33,13 @@ def measure(events: int) -> dict[str, float]:
         ],
         initial="first",
     )
-    begun = perf_counter()
+    started_at = perf_counter()
     for _ in range(events):
         if ANSWER["exit_code"] == 0:
             work.success()
         else:
             work.failure()
-    seconds = perf_counter() - begun
+    seconds = perf_counter() - started_at
     if sum(work.visits.values()) != events:
         raise RuntimeError(f"transitions counted {work.visits}")
     return {"seconds": seconds}

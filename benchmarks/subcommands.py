@@ -1,4 +1,4 @@
-"""How long each verb takes, as a new process, where there is little to do."""
+"""Time of each subcommand in a new process, with little work."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sizes import Sizes
 
 _FLOW = "(define (one-more x) (+ x 1))\n\n(one-more 2)\n"
 
-# What each verb is given, in a project of one loop, one flow, and runs of the loop that have ended.
-_WORDS = (
+# The measured commands, in a project of one loop, one flow, and runs of the loop that have ended.
+_COMMANDS = (
     "--version",
     "run three --quiet",
     "batch three --quiet",
@@ -48,7 +48,7 @@ _WORDS = (
 
 def section(place: Place, sizes: Sizes) -> Section:
     found = Section(
-        name="verbs",
+        name="subcommands",
         title="Each subcommand, cold",
         about=(
             "Each subcommand once, as a new process, in a project with a loop of three steps, a flow of "
@@ -64,11 +64,11 @@ def section(place: Place, sizes: Sizes) -> Section:
     place.seconds([*place.llc, "record", "three"])
     turns = take_turns(
         {"pass": lambda: place.seconds([place.python, "-c", "pass"])}
-        | {words: _timed(place, words) for words in _WORDS},
-        sizes.verb_rounds,
+        | {words: _timed(place, words) for words in _COMMANDS},
+        sizes.subcommand_rounds,
     )
     peer = ("`python -c pass`", turns["pass"])
-    found.add(*(row(f"`llc {words}`", turns[words], peer=peer) for words in _WORDS))
+    found.add(*(row(f"`llc {words}`", turns[words], peer=peer) for words in _COMMANDS))
     return found
 
 
