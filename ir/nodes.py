@@ -12,9 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
-
-from .records import frozen
+from .records import field, frozen
 from .spans import Source, Span
 
 
@@ -30,7 +28,7 @@ def typed_key(value: Any) -> Any:
 
 
 def _span() -> Any:
-    return attrs.field(default=None, kw_only=True, eq=False, repr=False)
+    return field(default=None, kw_only=True, eq=False, repr=False)
 
 
 # --- expressions: pure, may fault -------------------------------------------------------------
@@ -40,7 +38,7 @@ def _span() -> Any:
 class Const:
     """A literal value."""
 
-    value: Any = attrs.field(eq=typed_key)
+    value: Any = field(eq=typed_key)
     span: Span | None = _span()
 
 
@@ -263,7 +261,7 @@ class Limits:
     budget_tokens: int | None = None
     budget_calls: int | None = None
     budget_seconds: float | None = None
-    state_budgets: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
+    state_budgets: Mapping[str, Mapping[str, float]] = field(factory=dict)
 
 
 @frozen
@@ -304,7 +302,7 @@ class Program:
     entry: str
     functions: tuple[Function, ...]
     meta: Meta = Meta()
-    sources: tuple[Source, ...] = attrs.field(default=(), kw_only=True, eq=False, repr=False)
+    sources: tuple[Source, ...] = field(default=(), kw_only=True, eq=False, repr=False)
 
     def function(self, name: str) -> Function:
         """The function called `name`; KeyError if there is none."""

@@ -9,9 +9,7 @@ import re
 from bisect import bisect_right
 from typing import Literal
 
-import attrs
-
-from .records import frozen
+from .records import field, frozen
 
 # Which spans the parts of a parsed text get: see `text.parse_program`.
 Places = Literal["written", "added", "own"]
@@ -27,7 +25,7 @@ class Source:
 
     path: str
     sha256: str
-    text: str | None = attrs.field(default=None, repr=False)
+    text: str | None = field(default=None, repr=False)
 
 
 @frozen(eq=True)

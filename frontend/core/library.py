@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import re
 
-import attrs
-
-from ...ir.records import frozen
+from ...ir.records import evolve, frozen
 from ...stdlib import read_text
 
 
@@ -76,9 +74,9 @@ def _rows(table: str) -> list[Row]:
             left, arrow, right = line.strip().partition(" => ")
             row = rows.pop()
             if arrow:
-                row = attrs.evolve(row, examples=(*row.examples, (left, right)))
+                row = evolve(row, examples=(*row.examples, (left, right)))
             else:
-                row = attrs.evolve(row, doc=f"{row.doc} {left}".strip())
+                row = evolve(row, doc=f"{row.doc} {left}".strip())
             rows.append(row)
     return rows
 

@@ -13,9 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, get_args
 
-import attrs
-
-from ...ir.records import frozen
+from ...ir.records import field, frozen
 from ...ir.spans import Span
 
 
@@ -42,7 +40,7 @@ class Binding:
 
 
 def _span() -> Any:
-    return attrs.field(default=None, kw_only=True, repr=False)
+    return field(default=None, kw_only=True, repr=False)
 
 
 @frozen(eq=False)

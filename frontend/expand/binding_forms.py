@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import attrs
-
 from ...ir.diagnostics import labelled
-from ...ir.records import frozen
+from ...ir.records import evolve, frozen
 from ..core.forms import Body, FormRow, Steps, form
 from ..core.nodes import Apply, Assign, Binding, Core, Lambda, Let, Letrec, Literal, Variable
 from ..core.scope import FunctionMark, Identifier, Scope, identifier_of
@@ -299,7 +297,7 @@ def bind_all(x: Context, names: list[Datum], scope: Scope, *, is_local: bool = T
 def named(value: Core, binding: Binding) -> Core:
     """The value; a function without a name gets the name of its variable."""
     if isinstance(value, Lambda) and not value.name:
-        return attrs.evolve(value, name=binding.name)
+        return evolve(value, name=binding.name)
     return value
 
 

@@ -10,10 +10,8 @@ import re
 from bisect import bisect_right
 from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 
-import attrs
-
 from ...ir.diagnostics import Diagnostic, DiagnosticId
-from ...ir.records import define
+from ...ir.records import define, field
 from ...ir.spans import Lines, Source, Span
 
 MAX_DEPTH = 50
@@ -31,9 +29,9 @@ class Element:
     start: int
     end: int
     attributes: dict[str, str]
-    children: list[Element] = attrs.Factory(list)
-    parts: list[str] = attrs.Factory(list)
-    chunks: list[tuple[int, int]] = attrs.Factory(list)
+    children: list[Element] = field(factory=list)
+    parts: list[str] = field(factory=list)
+    chunks: list[tuple[int, int]] = field(factory=list)
     size: int = 0
 
     @property

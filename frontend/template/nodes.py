@@ -8,11 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import attrs
-
 from ...ir.diagnostics import DiagnosticId
 from ...ir.light_json import dumps
-from ...ir.records import frozen
+from ...ir.records import field, frozen
 
 
 @frozen
@@ -133,11 +131,11 @@ class Variable:
     raw: bool = False
     quoting: str = "none"
     around: tuple[str | None, ...] = ()
-    start: int = attrs.field(default=0, eq=False)
-    end: int = attrs.field(default=0, eq=False)
+    start: int = field(default=0, eq=False)
+    end: int = field(default=0, eq=False)
     is_runtime_value: bool = False
     filters: tuple[tuple[str, int], ...] = ()
-    is_word: bool = attrs.field(default=False, eq=False)
+    is_word: bool = field(default=False, eq=False)
     plain: str | None = None
 
     @property
