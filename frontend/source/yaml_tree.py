@@ -15,6 +15,7 @@ from ...ir.diagnostics import Diagnostic, DiagnosticId, labelled
 from ...ir.scalars import read_scalar
 from ...ir.spans import Source
 from .document import Document, Mapping, Node, Refused, Scalar, Sequence
+from .plain_yaml import read_plain_tree
 from .yaml_errors import report_syntax
 
 MAX_DEPTH = 100
@@ -81,7 +82,10 @@ def _parse(document: Document) -> None:
         place = document.span_at(0, 0)
         document.fail("too-many-directives", f"there are more than {MAX_DIRECTIVES} tag directives", place)
         return
-    import yaml
+    document.root = read_plain_tree(document.text)
+    if document.root is not None:
+        return
+    import yaml  # start-up time: most loops are plain
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
