@@ -28,12 +28,13 @@ class DeferredModule:
 
 if TYPE_CHECKING:
     import re
-    from collections import deque
-    from functools import partial
+    from collections import defaultdict, deque
+    from collections.abc import Mapping
+    from functools import cached_property, partial
     from hashlib import blake2b, sha256
-    from operator import length_hint
+    from operator import attrgetter, length_hint
     from types import TracebackType
-    from typing import Any
+    from typing import Any, assert_never
 else:
     try:
         from _blake2 import blake2b
@@ -47,20 +48,47 @@ else:
         except ImportError:
             from hashlib import sha256
     try:
-        from _collections import deque
+        from _collections import defaultdict, deque
+        from _collections_abc import Mapping
         from _functools import partial
-        from _operator import length_hint
+        from _operator import attrgetter, length_hint
     except ImportError:
-        from collections import deque
+        from collections import defaultdict, deque
+        from collections.abc import Mapping
         from functools import partial
-        from operator import length_hint
+        from operator import attrgetter, length_hint
+
+    class cached_property:
+        """As `functools.cached_property`."""
+
+        def __init__(self, function):
+            self._function = function
+            self.__doc__ = function.__doc__
+
+        def __set_name__(self, owner, name):
+            self._name = name
+
+        def __get__(self, record, owner=None):
+            if record is None:
+                return self
+            value = record.__dict__[self._name] = self._function(record)
+            return value
+
+    def assert_never(value):
+        """As `typing.assert_never`."""
+        raise AssertionError(f"unexpected value: {value!r:.100}")
 
     re = DeferredModule("re")
 
 __all__ = [
     "CollectorRests",
     "DeferredModule",
+    "Mapping",
+    "assert_never",
+    "attrgetter",
     "blake2b",
+    "cached_property",
+    "defaultdict",
     "deque",
     "import_module",
     "late_pattern",

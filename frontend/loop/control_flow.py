@@ -6,13 +6,16 @@ own, "any state", so that the number of edges stays linear. An unknown target is
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-
+from ...ir.python_internals import deque
 from .schema import CURRENT, Loop, StateSpec
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import TypeAlias
+
 # The state that a target names; None if it is known only at run time.
-Resolve = Callable[[str], str | None]
+Resolve: TypeAlias = "Callable[[str], str | None]"
 
 
 class Graph:

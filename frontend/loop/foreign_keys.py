@@ -6,7 +6,9 @@ A suggestion by similarity would be wrong for them (`failure` is not `on_failure
 
 from __future__ import annotations
 
-from collections.abc import Collection
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _NO_EQUIVALENT = "llc has no such key; remove it"
 

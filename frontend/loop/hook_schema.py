@@ -5,9 +5,11 @@ Must not contain: lowering of hooks (`lower.hooks`).
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from ..source.schema import DURATION, TEMPLATE, Spec, Type, block, choice, optional, required
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import ClassVar
 
 FAIL, IGNORE = "fail", "ignore"
 DEFAULT_TIMEOUT = 60.0

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, cast
-
 from ...ir.compile_options import CompileOptions
 from ...ir.diagnostics import Diagnostic, suggest
 from ...ir.spans import Source
@@ -15,8 +12,13 @@ from .project_checks import check_project
 from .reader import read_loop
 from .schema import Loop, LoopSettings
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any, TypeAlias
+
 # Applies changes of the caller to a loop; returns the loop and diagnostics.
-Change = Callable[[Loop], tuple[Loop, list[Diagnostic]]]
+Change: TypeAlias = "Callable[[Loop], tuple[Loop, list[Diagnostic]]]"
 
 
 def load(
@@ -45,7 +47,8 @@ def loop_of(spec: LoopSettings, document: Document) -> tuple[Loop | None, Docume
     # Deferred: a loop of states, the common case, does not need the other paradigms.
     from .natural import as_states
 
-    return as_states(cast("Any", spec), document)
+    other: Any = spec
+    return as_states(other, document)
 
 
 def with_llm_options(loop: Loop, options: CompileOptions) -> Loop:

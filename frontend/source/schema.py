@@ -15,17 +15,22 @@ lists such as `steps[0]`. The name of a block that is an entry of a map has the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
-
+from ...ir.light_records import dataclass_transform
+from ...ir.records import frozen
 from ...ir.spans import Span
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, ClassVar, Self
 
 # 30 years. A longer wait is a typing error, and would overflow the clocks of the operating system.
 MAX_SECONDS = 1e9
 MAX_NAME = 200
 
 
-class Type(NamedTuple):
+@frozen
+class Type:
     """Type of the values of a field.
 
     kind:
@@ -99,7 +104,8 @@ def block(cls: type[Any]) -> Type:
     return Type("spec", specs=(cls,))
 
 
-class Field(NamedTuple):
+@frozen(eq=False)
+class Field:
     """A field of a block.
 
     type: None if the field is not a key of the file.
