@@ -67,9 +67,9 @@ class Cluster:
         )
 
     def submit(self, name: str, *words: str) -> str:
-        found = self.llc("run", name, "--on", self.url, *words)
-        assert found.returncode == 0, found.stderr
-        return found.stdout.strip()
+        result = self.llc("run", name, "--on", self.url, *words)
+        assert result.returncode == 0, result.stderr
+        return result.stdout.strip()
 
     def start(
         self, *words: str, folder: Path | None = None, is_awaited: bool = True, is_forked: bool = True
@@ -88,14 +88,15 @@ class Cluster:
         postgres.until(lambda: not is_awaited or log.read_text() or worker.poll() is not None)
         return worker
 
-    def said(self) -> str:
+    def output(self) -> str:
+        """Output of all workers."""
         return "".join(path.read_text() for path in sorted(self.folder.glob("worker-*.txt")))
 
     def row(self, run: str) -> dict[str, Any]:
         names = "status", "outcome", "owner", "epoch", "segment"
-        found = self.database.execute(f"select {', '.join(names)} from runs where id = %s", [run]).fetchone()
-        assert found is not None
-        return dict(zip(names, found, strict=True))
+        row = self.database.execute(f"select {', '.join(names)} from runs where id = %s", [run]).fetchone()
+        assert row is not None
+        return dict(zip(names, row, strict=True))
 
     def await_status(self, run: str, status: str = "ended") -> dict[str, Any]:
         postgres.until(lambda: self.row(run)["status"] == status)

@@ -11,6 +11,6 @@ from clusters import Cluster
 
 @pytest.fixture
 def cluster(tmp_path: Path, database: str) -> Iterator[Cluster]:
-    made = Cluster(tmp_path, database)
-    yield made
-    made.close()
+    result = Cluster(tmp_path, database)
+    yield result
+    result.close()

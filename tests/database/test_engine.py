@@ -1,4 +1,4 @@
-"""The places of DBOS that `database.engine` relies on are as it expects; another version is refused."""
+"""The parts of DBOS that `database.engine` uses are as it expects; another version is rejected."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Store:
     _claim_gate = SystemDatabase._claim_gate
 
 
-def test_the_installed_version_fits() -> None:
+def test_installed_version_is_supported() -> None:
     check_hooks(Store(), ActiveWorkflowById(), Launched())
     assert 'name=f"queue-worker-{queue_name}"' in inspect.getsource(queue_thread)
 
 
 @pytest.mark.parametrize("gate", [None, lambda queue_name: [], lambda queue_name, partition_key, more: []])
-def test_another_signature_is_refused(gate: Callable[..., object] | None) -> None:
-    """The worker does not start with a queue whose limits it cannot set."""
+def test_another_signature_is_an_error(gate: Callable[..., object] | None) -> None:
+    """A worker does not start with a queue whose limits it cannot set."""
     store = Store()
     store._claim_gate = gate  # type: ignore[method-assign, assignment]
     with pytest.raises(UserError, match="is not supported"):
@@ -40,16 +40,16 @@ def test_another_signature_is_refused(gate: Callable[..., object] | None) -> Non
 
 
 def _wait(event: threading.Event, seconds: float, name: str = POLLER) -> list[bool]:
-    """Wait in a thread of this name; the result when it has ended."""
-    found: list[bool] = []
-    thread = threading.Thread(target=lambda: found.append(event.wait(seconds)), name=name)
+    """Wait in a thread of this name; returns the result at its end."""
+    results: list[bool] = []
+    thread = threading.Thread(target=lambda: results.append(event.wait(seconds)), name=name)
     thread.start()
     thread.join(60)
-    return found
+    return results
 
 
 def test_a_wait_ends_when_it_is_woken_or_stopped() -> None:
-    """A wait for the next look ends early; a short one of another purpose is left alone."""
+    """The wait for the next poll ends early; a short wait of another purpose is not affected."""
     wake, event = _WakeUp(), threading.Event()
     wake.attach(event)
     wake.set()
@@ -59,8 +59,8 @@ def test_a_wait_ends_when_it_is_woken_or_stopped() -> None:
     assert _wait(event, POLL_S * 1000) == [True]
 
 
-def test_a_thread_is_never_deaf() -> None:
-    """A thread that looks at a queue of before can begin during the launch: its wait is replaced already."""
+def test_early_threads_can_be_woken() -> None:
+    """A thread that polls a recovered queue may start during the launch: its wait is already replaced."""
     wake, event = _WakeUp(), threading.Event()
     events = StopEvents(wake)
     events.append(event)
@@ -71,8 +71,8 @@ def test_a_thread_is_never_deaf() -> None:
     assert launch.index("background_thread_stop_events.append(evt)") < launch.index("target=queue_thread")
 
 
-def test_other_threads_do_not_take_the_wake() -> None:
-    """Waits for schedules are as long as those for the queue; they are longer once the queue is found."""
+def test_other_threads_are_not_woken() -> None:
+    """Waits for schedules last as long as those for the queue; they are longer once the queue is found."""
     wake, event, waits = _WakeUp(), threading.Event(), list[float]()
     event.wait = lambda timeout=None: bool(waits.append(timeout))  # type: ignore[method-assign]
     wake.attach(event)

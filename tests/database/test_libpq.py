@@ -1,4 +1,4 @@
-"""The light connection of commands that read runs: it gives what psycopg gives, or gives up."""
+"""The light connection of commands that read runs: it gives the results of psycopg, or falls back to it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SAME: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("words", "values"), SAME)
-def test_it_gives_what_psycopg_gives(postgres_server: str, words: str, values: Any) -> None:
+def test_results_are_those_of_psycopg(postgres_server: str, words: str, values: Any) -> None:
     light = libpq.Connection(postgres_server)
     with psycopg.connect(postgres_server, autocommit=True) as connection:
         cursor = connection.execute(words, values, binary=True)
@@ -57,7 +57,7 @@ def test_it_gives_what_psycopg_gives(postgres_server: str, words: str, values: A
         ("select pg_terminate_backend(pg_backend_pid())", None),
     ],
 )
-def test_what_it_cannot_do_is_left_to_psycopg(postgres_server: str, words: str, values: Any) -> None:
+def test_unsupported_queries_fall_back_to_psycopg(postgres_server: str, words: str, values: Any) -> None:
     light = libpq.Connection(postgres_server)
     with pytest.raises(libpq.Unsupported):
         light.execute(words, values)
@@ -65,7 +65,7 @@ def test_what_it_cannot_do_is_left_to_psycopg(postgres_server: str, words: str, 
 
 
 def test_a_session_changes_to_psycopg(database: str) -> None:
-    """An action begins again with psycopg where the light connection gives up, and errors are psycopg's."""
+    """At a fallback the action restarts with psycopg, and errors are those of psycopg."""
     session = Session(Address.parse(database), lambda: True, uses_libpq=True)
     kinds = []
 
@@ -80,13 +80,13 @@ def test_a_session_changes_to_psycopg(database: str) -> None:
     session.close()
 
 
-def test_a_server_that_is_not_there() -> None:
+def test_server_is_unreachable() -> None:
     session = Session(Address.parse("postgresql://127.0.0.1:1/none"), lambda: True, uses_libpq=True)
     with pytest.raises(DatabaseUnavailable):
         session.do(lambda connection: connection)
 
 
-def test_notices_are_not_shown(postgres_server: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_notices_are_not_printed(postgres_server: str, capfd: pytest.CaptureFixture[str]) -> None:
     light = libpq.Connection(postgres_server)
     light.execute("do $$ begin raise warning 'loud'; end $$")
     light.close()
@@ -94,11 +94,11 @@ def test_notices_are_not_shown(postgres_server: str, capfd: pytest.CaptureFixtur
 
 
 def test_status_loads_no_psycopg(cluster: Cluster) -> None:
-    """Reading the runs of a database needs none of it."""
+    """Reading the runs of a database does not import it."""
     cluster.loop("job")
     run = cluster.submit("job")
     words = [sys.executable, "-X", "importtime", "-m", "llc", "status", run, "--db", cluster.url]
-    found = subprocess.run(words, cwd=cluster.folder, capture_output=True, text=True)
-    assert (found.returncode, run in found.stdout) == (0, True), found.stderr
-    assert "llc.runtime.database.libpq" in found.stderr
-    assert "psycopg" not in found.stderr
+    result = subprocess.run(words, cwd=cluster.folder, capture_output=True, text=True)
+    assert (result.returncode, run in result.stdout) == (0, True), result.stderr
+    assert "llc.runtime.database.libpq" in result.stderr
+    assert "psycopg" not in result.stderr

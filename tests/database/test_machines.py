@@ -1,4 +1,6 @@
-"""Without a workspace, a run continues where its files are; others say so, and a person can move it."""
+"""Without a workspace, a run continues on the machine with its files; other workers report this, and a person
+can move it.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,12 @@ WAITS = "while [ ! -e {0}/go ]; do sleep 0.02; done"
 
 
 def _waits_for(cluster: Cluster, run: str) -> str:
-    shown = cluster.llc("status", run, "--db", cluster.url, "--json")
-    assert shown.returncode == 0, shown.stderr
-    return str(json.loads(shown.stdout).get("waits_for"))
+    result = cluster.llc("status", run, "--db", cluster.url, "--json")
+    assert result.returncode == 0, result.stderr
+    return str(json.loads(result.stdout).get("waits_for"))
 
 
-def _checkout(cluster: Cluster) -> Path:
+def _other_checkout(cluster: Cluster) -> Path:
     """Another checkout of the project, as on another machine."""
     other = cluster.folder / "elsewhere" / cluster.folder.name
     (other / ".loops").mkdir(parents=True)
@@ -29,18 +31,18 @@ def _checkout(cluster: Cluster) -> Path:
 
 
 def test_a_run_stays_with_its_files(cluster: Cluster) -> None:
-    """Its worker is killed: one with other files leaves it, one with its files takes it."""
+    """After its worker is killed, a worker with other files leaves the run, one with its files takes it."""
     cluster.loop("job", second=WAITS.format(cluster.folder))
     first = cluster.start()
     run = cluster.submit("job")
     cluster.await_log("/2 begins")
-    other = _checkout(cluster)
+    other = _other_checkout(cluster)
     cluster.start(folder=other)
     first.kill()
     postgres.until(lambda: cluster.row(run)["status"] == "queued")
     assert f":{cluster.folder}, where its files are" in _waits_for(cluster, run)
     cluster.loop("free")
-    assert cluster.await_status(cluster.submit("free"))["outcome"] == "success"  # the other one has looked
+    assert cluster.await_status(cluster.submit("free"))["outcome"] == "success"  # the other worker has polled
     assert cluster.row(run)["status"] == "queued"
     (cluster.folder / "go").touch()
     cluster.start()
@@ -48,13 +50,13 @@ def test_a_run_stays_with_its_files(cluster: Cluster) -> None:
 
 
 def test_a_stopped_run_is_moved_by_resume(cluster: Cluster) -> None:
-    """`resume --on` is a decision: any worker takes it then."""
+    """After `resume --on` any worker may take it."""
     cluster.loop("job", second=WAITS.format(cluster.folder))
     first = cluster.start()
     run = cluster.submit("job")
     cluster.await_log("/2 begins")
     first.kill()
-    other = _checkout(cluster)
+    other = _other_checkout(cluster)
     cluster.start(folder=other)
     postgres.until(lambda: cluster.row(run)["status"] == "queued")
     assert cluster.llc("stop", run, "--db", cluster.url).returncode == 0
@@ -65,7 +67,7 @@ def test_a_stopped_run_is_moved_by_resume(cluster: Cluster) -> None:
 
 
 def test_a_run_is_resumed_once(cluster: Cluster) -> None:
-    """A second `resume --on` that finds it stopped too queues it not again: a worker may have it already."""
+    """A second `resume --on` of the same stopped run does not queue it again, since a worker may have it."""
     cluster.loop("job")
     run = cluster.submit("job")
     assert cluster.llc("stop", run, "--db", cluster.url).returncode == 0
@@ -83,28 +85,30 @@ def test_a_run_is_resumed_once(cluster: Cluster) -> None:
 
 
 def test_workers_of_one_name_share_the_files(cluster: Cluster) -> None:
-    """`--machine`: two checkouts that are one folder for both, such as a network file system."""
+    """`--machine`: two checkouts in the same folder, such as a network file system."""
     cluster.loop("job", second=WAITS.format(cluster.folder))
     first = cluster.start("--machine", "share")
     run = cluster.submit("job")
     cluster.await_log("/2 begins")
-    cluster.start("--machine", "share", folder=_checkout(cluster))
+    cluster.start("--machine", "share", folder=_other_checkout(cluster))
     first.kill()
     (cluster.folder / "go").touch()
     assert cluster.await_status(run)["outcome"] == "success"
 
 
 def test_a_run_is_forked_from_anywhere(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The new run is queued with the past of the other one; a worker performs only what follows."""
+    """The new run is queued with the history of the original; a worker performs only later effects."""
     cluster.loop("job")
     cluster.start()
     run = cluster.submit("job")
     cluster.await_status(run)
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    other_folder = tmp_path_factory.mktemp("elsewhere")
     words = [sys.executable, "-m", "llc", "fork", run, "--on", cluster.url]
 
     def fork(*more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*words, *more], cwd=elsewhere, capture_output=True, text=True, timeout=LIMIT_S)
+        return subprocess.run(
+            [*words, *more], cwd=other_folder, capture_output=True, text=True, timeout=LIMIT_S
+        )
 
     made = fork("--at", "2")
     assert made.returncode == 0, made.stderr
@@ -116,9 +120,9 @@ def test_a_run_is_forked_from_anywhere(cluster: Cluster, tmp_path_factory: pytes
         f"{forked}/2 ends",
     ]
     assert cluster.events(forked)[0]["forked_from"]["run"] == run
-    told = json.loads(fork("--state", "one", "--json", "--quiet").stdout)
-    assert (told["status"], told["forked_from"]) == ("queued", run)
-    assert cluster.await_status(told["run"])["outcome"] == "success"
+    data = json.loads(fork("--state", "one", "--json", "--quiet").stdout)
+    assert (data["status"], data["forked_from"]) == ("queued", run)
+    assert cluster.await_status(data["run"])["outcome"] == "success"
     assert "no effect 9" in fork("--at", "9").stderr
     assert "exclude each other" in fork("--at", "2", "--background").stderr
-    assert not list(elsewhere.iterdir())
+    assert not list(other_folder.iterdir())

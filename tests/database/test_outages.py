@@ -1,4 +1,6 @@
-"""What a cluster bears: a database that is away or full, wrong clocks, two workers of a name, bad rows."""
+"""Outages and faults of a cluster: unreachable or full databases, wrong clocks, equal names, corrupted
+rows.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ import pytest
 from clusters import LIMIT_S, Cluster
 
 WAIT = "while [ ! -e go ]; do sleep 0.02; done"
-# A worker on a machine of another time, or in a container whose name and process number others have too.
+# A worker on a machine with another clock, or in a container whose name and process number are not unique.
 WORKER = """
 import sys
 from llc.runtime.host import clock, environment, processes
@@ -29,7 +31,9 @@ sys.exit(work(sys.argv[3], (), 4, 30))
 """
 
 
-def strange_worker(cluster: Cluster, shift: float = 0, same: bool = False) -> subprocess.Popen[str]:
+def worker_with_other_identity(
+    cluster: Cluster, shift: float = 0, same: bool = False
+) -> subprocess.Popen[str]:
     log = cluster.folder / f"worker-{len(cluster.workers)}.txt"
     words = [str(shift), "same" if same else "own", cluster.url]
     with log.open("w") as errors:
@@ -45,12 +49,14 @@ def strange_worker(cluster: Cluster, shift: float = 0, same: bool = False) -> su
     return worker
 
 
-def once(run: str) -> Counter[str]:
+def performed_once(run: str) -> Counter[str]:
     return Counter(f"{run}/{seq} {what}" for seq in (1, 2) for what in ("begins", "ends"))
 
 
-def test_a_run_waits_for_a_database_that_is_away(tmp_path: Path, own_server: postgres.Server) -> None:
-    """The action in progress ends meanwhile; afterwards the run continues, and nothing is performed twice."""
+def test_run_waits_for_an_unreachable_database(tmp_path: Path, own_server: postgres.Server) -> None:
+    """The action in progress ends during the outage; afterwards the run continues, and nothing is performed
+    twice.
+    """
     cluster = Cluster(tmp_path, postgres.cluster_database(own_server.url("postgres")))
     try:
         cluster.loop("job", first=WAIT)
@@ -61,18 +67,18 @@ def test_a_run_waits_for_a_database_that_is_away(tmp_path: Path, own_server: pos
         own_server.halt()
         (tmp_path / "go").touch()
         cluster.await_log("/1 ends")
-        postgres.until(lambda: "waiting for the database: " in cluster.said())
+        postgres.until(lambda: "waiting for the database: " in cluster.output())
         away = cluster.llc("status", "--db", cluster.url)
         assert (away.returncode, "error[no-database]" in away.stderr) == (1, True)
         own_server.start()
         cluster.database = psycopg.connect(cluster.url, autocommit=True, options="-c search_path=llc")
         assert cluster.await_status(run)["outcome"] == "success"
-        assert cluster.log() == once(run)
+        assert cluster.log() == performed_once(run)
     finally:
         cluster.close()
 
 
-# A worker whose server ends while it starts: it has connections already, the queue has none yet.
+# A worker whose server ends during its start: it has connections, the queue has none yet.
 LATE = """
 import os, sys
 import dbos, psycopg
@@ -90,25 +96,25 @@ sys.exit(main())
 """
 
 
-def test_a_worker_that_starts_in_an_outage_says_so(tmp_path: Path, own_server: postgres.Server) -> None:
+def test_worker_reports_an_outage_at_its_start(tmp_path: Path, own_server: postgres.Server) -> None:
     cluster = Cluster(tmp_path, postgres.cluster_database(own_server.url("postgres")))
     try:
         words = ["worker", "--db", cluster.url, str(own_server.pid)]
-        found = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", LATE, *words],
             cwd=tmp_path,
             capture_output=True,
             text=True,
             timeout=LIMIT_S,
         )
-        assert (found.returncode, "error[no-database]" in found.stderr) == (1, True), found.stderr
+        assert (result.returncode, "error[no-database]" in result.stderr) == (1, True), result.stderr
     finally:
         own_server.restart()
         cluster.close()
 
 
-def test_a_run_waits_for_room_on_the_disk_of_the_database(cluster: Cluster) -> None:
-    """The error of a full disk, raised by the server for each append: the run waits until there is room."""
+def test_run_waits_for_space_on_the_disk_of_the_database(cluster: Cluster) -> None:
+    """The server raises the error of a full disk for each append, until there is space."""
     cluster.loop("job", first=WAIT)
     cluster.start()
     run = cluster.submit("job")
@@ -121,15 +127,15 @@ def test_a_run_waits_for_room_on_the_disk_of_the_database(cluster: Cluster) -> N
         "create trigger no_room before insert on journal for each row execute function no_room()"
     )
     (cluster.folder / "go").touch()
-    postgres.until(lambda: "No space left on device" in cluster.said())
+    postgres.until(lambda: "No space left on device" in cluster.output())
     assert cluster.row(run)["status"] == "running"
     cluster.database.execute("drop trigger no_room on journal")
     assert cluster.await_status(run)["outcome"] == "success"
-    assert cluster.log() == once(run)
+    assert cluster.log() == performed_once(run)
 
 
-def test_a_submission_waits_for_no_room(cluster: Cluster) -> None:
-    """`llc run --on` with a full disk ends with an error, not with a traceback."""
+def test_submission_fails_on_a_full_disk(cluster: Cluster) -> None:
+    """`llc run --on` ends with an error, not with a traceback."""
     cluster.loop("job")
     cluster.database.execute(
         "create function no_room() returns trigger language plpgsql as $$ begin "
@@ -152,9 +158,9 @@ def test_a_submission_waits_for_no_room(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("shift", [3600, -3600])
 def test_clocks_an_hour_apart(cluster: Cluster, shift: float) -> None:
-    """The server's clock decides who is alive: nobody is declared dead, and a takeover works as ever."""
+    """The server's clock decides who is alive: no worker is declared dead, and a take-over works."""
     cluster.loop("job", second=WAIT)
-    strange_worker(cluster, shift=shift)
+    worker_with_other_identity(cluster, shift=shift)
     cluster.start()
     run = cluster.submit("job")
     cluster.await_log("/2 begins")
@@ -172,10 +178,15 @@ def test_clocks_an_hour_apart(cluster: Cluster, shift: float) -> None:
 
 
 def test_two_workers_of_one_name(cluster: Cluster) -> None:
-    """Machine and process number are the same, as in containers: they stay two, also when one is killed."""
+    """Machine and process number are equal, as in containers: the workers are distinct, also when one is
+    killed.
+    """
     for name in ("a", "b", "c", "d"):
         cluster.loop(name, second=WAIT)
-    first, second = strange_worker(cluster, same=True), strange_worker(cluster, same=True)
+    first, second = (
+        worker_with_other_identity(cluster, same=True),
+        worker_with_other_identity(cluster, same=True),
+    )
     runs = [cluster.submit(name) for name in ("a", "b", "c", "d")]
     for run in runs:
         cluster.await_log(f"{run}/2 begins")
@@ -193,71 +204,73 @@ def test_two_workers_of_one_name(cluster: Cluster) -> None:
 
 
 @pytest.fixture
-def spoilt(cluster: Cluster) -> Iterator[Cluster]:
-    """A test spoils rows of queued runs; afterwards others are driven as ever, by the same worker."""
+def corrupted(cluster: Cluster) -> Iterator[Cluster]:
+    """A cluster in which a test corrupts rows of queued runs; afterwards the same worker drives other
+    runs.
+    """
     cluster.loop("job", first="touch performed")
     yield cluster
     cluster.loop("other")
     other = cluster.submit("other")
     assert cluster.await_status(other)["outcome"] == "success"
-    assert "Traceback" not in cluster.said()
+    assert "Traceback" not in cluster.output()
     assert all(worker.poll() is None for worker in cluster.workers)
-    shown = cluster.llc("status", "--db", cluster.url)
-    assert "Traceback" not in shown.stderr
+    result = cluster.llc("status", "--db", cluster.url)
+    assert "Traceback" not in result.stderr
 
 
-SPOILT_RECORDS = (
+CORRUPTED_RECORDS = (
     "data = '\\xff00'::bytea, size = 2",
     "data = '[]'::bytea, size = 2",
     "position = position + 7",
 )
 
 
-def test_a_spoilt_record_stops_its_run(spoilt: Cluster) -> None:
-    """With a reason, and nothing is performed."""
-    runs = {spoilt.submit("job"): words for words in SPOILT_RECORDS}
+def test_corrupted_record_stops_its_run(corrupted: Cluster) -> None:
+    """With a reason, and without performing an action."""
+    runs = {corrupted.submit("job"): words for words in CORRUPTED_RECORDS}
     for run, words in runs.items():
-        spoilt.database.execute(f"update journal set {words} where run = %s", [run])
-    spoilt.start()
+        corrupted.database.execute(f"update journal set {words} where run = %s", [run])
+    corrupted.start()
     for run, words in runs.items():
-        postgres.until(lambda run=run: spoilt.row(run)["outcome"])
-        assert spoilt.row(run)["status"] == "stopped", words
-    assert not (spoilt.folder / "performed").exists()
+        postgres.until(lambda run=run: corrupted.row(run)["outcome"])
+        assert corrupted.row(run)["status"] == "stopped", words
+    assert not (corrupted.folder / "performed").exists()
 
 
 OUTSIDE = ("../../../../escaped", "/tmp/llc-escaped", "outputs/../../../../escaped")
 
 
-def test_a_document_stays_in_its_folder(spoilt: Cluster) -> None:
-    """A document's name that leads elsewhere is not written, neither by a worker nor by `status`."""
-    runs = {spoilt.submit("job"): name for name in OUTSIDE}
+def test_a_document_stays_in_its_folder(corrupted: Cluster) -> None:
+    """A document name that leads out of the folder is written neither by a worker nor by `status`."""
+    runs = {corrupted.submit("job"): name for name in OUTSIDE}
     for run, name in runs.items():
-        spoilt.database.execute("insert into documents values (%s, %s, 'x')", [run, name])
-        found = spoilt.llc("status", run, "--db", spoilt.url)
-        assert found.returncode == 0, found.stderr
-    spoilt.start()
+        corrupted.database.execute("insert into documents values (%s, %s, 'x')", [run, name])
+        result = corrupted.llc("status", run, "--db", corrupted.url)
+        assert result.returncode == 0, result.stderr
+    corrupted.start()
     for run in runs:
-        assert spoilt.await_status(run)["outcome"] == "success"
-    assert not list(spoilt.folder.rglob("escaped"))
-    assert not (spoilt.folder.parent / "escaped").exists()
+        assert corrupted.await_status(run)["outcome"] == "success"
+    assert not list(corrupted.folder.rglob("escaped"))
+    assert not (corrupted.folder.parent / "escaped").exists()
     assert not Path("/tmp/llc-escaped").exists()
 
 
-def test_a_run_stays_in_its_folder(spoilt: Cluster) -> None:
-    """A run's id that is a path is driven by none, and shown by none."""
+def test_a_run_stays_in_its_folder(corrupted: Cluster) -> None:
+    """A run id that is a path is neither driven nor shown."""
     for name in ("../../escaped", "..", "", "a/b", "x" * 5000):
-        run = spoilt.submit("job")
-        spoilt.database.execute("update runs set id = %s where id = %s", [name, run])
+        run = corrupted.submit("job")
+        corrupted.database.execute("update runs set id = %s where id = %s", [name, run])
         for table in ("journal", "documents"):
-            spoilt.database.execute(f"update {table} set run = %s where run = %s", [name, run])
-        spoilt.database.execute("update runs set segment = 0 where id = %s", [name])
-        spoilt.database.execute("insert into documents values (%s, 'workspace.json', '{}')", [name])
-        spoilt.database.execute("select enqueue_segment(%s)", [name])
-        assert spoilt.llc("status", "--db", spoilt.url).returncode == 0, name
-    spoilt.start()
-    assert spoilt.llc("status", "--db", spoilt.url).returncode == 0
-    assert not (spoilt.folder / "performed").exists()
-    assert not list(spoilt.folder.rglob("escaped"))
+            corrupted.database.execute(f"update {table} set run = %s where run = %s", [name, run])
+        corrupted.database.execute("update runs set segment = 0 where id = %s", [name])
+        corrupted.database.execute("insert into documents values (%s, 'workspace.json', '{}')", [name])
+        corrupted.database.execute("select enqueue_segment(%s)", [name])
+        assert corrupted.llc("status", "--db", corrupted.url).returncode == 0, name
+    corrupted.start()
+    assert corrupted.llc("status", "--db", corrupted.url).returncode == 0
+    assert not (corrupted.folder / "performed").exists()
+    assert not list(corrupted.folder.rglob("escaped"))
 
 
 @pytest.mark.parametrize(
@@ -273,16 +286,16 @@ def test_a_run_stays_in_its_folder(spoilt: Cluster) -> None:
     ],
     ids=["owner", "scope", "others"],
 )
-def test_facts_of_a_run_that_cannot_be(spoilt: Cluster, facts: tuple[str, ...]) -> None:
-    """No worker ends by them, and `status` shows what it can."""
+def test_impossible_fields_of_a_run(corrupted: Cluster, facts: tuple[str, ...]) -> None:
+    """No worker crashes, and `status` shows the valid fields."""
     for number, fact in enumerate(facts):
-        spoilt.loop(f"job{number}", first="touch performed")
-        run = spoilt.submit(f"job{number}")
-        spoilt.database.execute(f"update runs set {fact} where id = %s", [run])
-    spoilt.database.execute(
+        corrupted.loop(f"job{number}", first="touch performed")
+        run = corrupted.submit(f"job{number}")
+        corrupted.database.execute(f"update runs set {fact} where id = %s", [run])
+    corrupted.database.execute(
         "insert into workers values ('y', '{}', 1, 0, 'infinity', 'infinity', 'infinity', 'live')"
     )
-    spoilt.start()
-    shown = spoilt.llc("status", "--db", spoilt.url)
-    assert "Traceback" not in shown.stderr
-    assert "\x1b" not in shown.stdout
+    corrupted.start()
+    result = corrupted.llc("status", "--db", corrupted.url)
+    assert "Traceback" not in result.stderr
+    assert "\x1b" not in result.stdout

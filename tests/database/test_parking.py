@@ -1,4 +1,4 @@
-"""A run that only waits holds no place of a worker; its time or an answer continues it anywhere."""
+"""A waiting run occupies no slot of a worker; its time or an answer continues it on any worker."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def _active_ms(events: list[dict[str, Any]]) -> float:
     return float(end["duration_ms"])
 
 
-def test_a_sleeping_run_holds_no_place(cluster: Cluster) -> None:
-    """`--at-once 1`: another run is performed meanwhile; the sleep ends when it would have."""
+def test_sleeping_run_occupies_no_slot(cluster: Cluster) -> None:
+    """With `--at-once 1` another run is performed in between; the sleep ends at its normal time."""
     (cluster.folder / ".loops/sleeper.sexp").write_text('(begin (sleep 3600) "slept")')
     cluster.loop("job")
     cluster.start("--at-once", "1")
     sleeper = cluster.submit("sleeper")
     cluster.await_status(sleeper, "waiting")
     assert cluster.row(sleeper)["owner"] is None
-    shown = cluster.llc("status", sleeper, "--db", cluster.url, "--json")
-    assert shown.returncode == 0, shown.stderr
-    assert json.loads(shown.stdout)["terminated_by"] is None
+    result = cluster.llc("status", sleeper, "--db", cluster.url, "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["terminated_by"] is None
     job = cluster.submit("job")
     assert cluster.await_status(job)["outcome"] == "success"
     assert cluster.row(sleeper)["status"] == "waiting"
@@ -50,16 +50,16 @@ def test_a_sleeping_run_holds_no_place(cluster: Cluster) -> None:
     assert cluster.await_status(sleeper)["outcome"] == "success"
     events = cluster.events(sleeper)
     assert [event.get("reason") for event in events if event["event"] == "run_interrupted"] == ["parked"]
-    shown = cluster.llc("status", sleeper, "--db", cluster.url, "--json")
-    assert json.loads(shown.stdout)["resumed"] == 0
-    assert 3_600_000 <= _active_ms(events) < 5_400_000  # the time without a worker counts, and only once
+    result = cluster.llc("status", sleeper, "--db", cluster.url, "--json")
+    assert json.loads(result.stdout)["resumed"] == 0
+    assert 3_600_000 <= _active_ms(events) < 5_400_000  # the time without a worker counts once
     segments = "select count(*) from llc_dbos.workflow_status where workflow_uuid like %s"
     (count,) = cluster.database.execute(segments, [f"{sleeper}/%"]).fetchone() or (None,)
     assert count == 1
 
 
-def test_a_question_holds_no_place(cluster: Cluster) -> None:
-    """The answer continues a parked run, on another worker than the one that asked."""
+def test_question_occupies_no_slot(cluster: Cluster) -> None:
+    """The answer continues the parked run on another worker."""
     (cluster.folder / ".loops/asker.sexp").write_text('(ask "well?")')
     first = cluster.start()
     run = cluster.submit("asker")
@@ -96,19 +96,19 @@ PATHS = ("/", "/a", "/a/b", "/ab", "/a/b/c", "machine:/", "machine:/a", "machine
 
 
 def test_paths_overlap_in_the_database_as_in_a_folder(cluster: Cluster) -> None:
-    """A run that waits holds what it and nothing else overlaps with, for each pair of paths."""
+    """For each pair of paths, a waiting run blocks exactly the runs whose paths overlap its own."""
     insert = (
         "insert into runs (id, project, program, scope, managed, status) values (%s, 'p', 'x', %s, true, %s)"
     )
     cluster.database.execute(insert, ["waits", [], "waiting"])
     cluster.database.execute(insert, ["other", [], "queued"])
-    for held in PATHS:
-        cluster.database.execute("update runs set scope = %s where id = 'waits'", [["/other", held]])
-        for wanted in PATHS:
-            cluster.database.execute("update runs set scope = %s where id = 'other'", [[wanted]])
+    for claimed in PATHS:
+        cluster.database.execute("update runs set scope = %s where id = 'waits'", [["/other", claimed]])
+        for requested in PATHS:
+            cluster.database.execute("update runs set scope = %s where id = 'other'", [[requested]])
             due = cluster.database.execute("select is_due('other/1', 'p', '{}', '')").fetchone()
-            is_held = any(overlap(path, wanted) for path in ("/other", held))
-            assert due == (not is_held,), (held, wanted)
+            is_blocked = any(overlap(path, requested) for path in ("/other", claimed))
+            assert due == (not is_blocked,), (claimed, requested)
 
 
 ASKED = """
@@ -137,10 +137,10 @@ print(json.dumps({"type": "result", "subtype": "success", **end, "structured_out
 
 
 @pytest.fixture(params=WORK)
-def asked(
+def agent_calls(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Callable[[], int]:
-    """A loop whose agent works or judges, and whose account has no quota; how often it was asked."""
+    """A loop whose agent works or judges on an account without quota; returns the number of its calls."""
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "LLC_AGENT"):
         monkeypatch.delenv(name, raising=False)
     (cluster.folder / "agent.py").write_text(AGENT)
@@ -156,31 +156,33 @@ def asked(
 
 
 def await_quota(cluster: Cluster) -> str:
-    """A run of the loop that is parked, because its agent's account has no quota."""
+    """A parked run of the loop, waiting for the quota of its agent's account."""
     run = cluster.submit("asked", "--no-preflight")
     cluster.await_status(run, "waiting")
     assert cluster.row(run)["owner"] is None
     return run
 
 
-def test_a_run_that_waits_for_its_quota_holds_no_place(cluster: Cluster, asked: Callable[[], int]) -> None:
-    """`--at-once 1`: another run is performed meanwhile; the agent is asked once the breaker is closed."""
+def test_run_waiting_for_quota_occupies_no_slot(cluster: Cluster, agent_calls: Callable[[], int]) -> None:
+    """With `--at-once 1` another run is performed in between; the agent is called once the breaker is
+    closed.
+    """
     cluster.loop("job")
     cluster.start("--at-once", "1")
     run = await_quota(cluster)
-    shown = cluster.llc("status", run, "--db", cluster.url)
-    assert "quota of the account mine until" in shown.stdout, shown.stdout + shown.stderr
+    result = cluster.llc("status", run, "--db", cluster.url)
+    assert "quota of the account mine until" in result.stdout, result.stdout + result.stderr
     assert cluster.await_status(cluster.submit("job"))["outcome"] == "success"
-    assert (cluster.row(run)["status"], asked()) == ("waiting", 0)
+    assert (cluster.row(run)["status"], agent_calls()) == ("waiting", 0)
     cluster.database.execute("delete from breakers")
     assert cluster.await_status(run)["outcome"] == "success"
     events = cluster.events(run)
     assert [event.get("reason") for event in events if event["event"] == "run_interrupted"] == ["parked"]
-    assert asked() == 1
+    assert agent_calls() == 1
 
 
-def test_a_quota_is_there_again_at_its_time(cluster: Cluster, asked: Callable[[], int]) -> None:
-    """On another worker than the one that began; the time without a worker is part of the loop's time."""
+def test_run_continues_at_the_reset_of_the_quota(cluster: Cluster, agent_calls: Callable[[], int]) -> None:
+    """On another worker; the time without a worker is part of the loop's time."""
     first = cluster.start()
     run = await_quota(cluster)
     first.terminate()
@@ -189,16 +191,16 @@ def test_a_quota_is_there_again_at_its_time(cluster: Cluster, asked: Callable[[]
     cluster.database.execute("update breakers set until = 0")
     cluster.database.execute(AN_HOUR_LATER)
     assert cluster.await_status(run)["outcome"] == "success"
-    assert asked() == 1
+    assert agent_calls() == 1
     assert 3_600_000 <= _active_ms(cluster.events(run)) < 5_400_000
 
 
-def test_a_wait_for_a_quota_does_not_delay_draining(cluster: Cluster, asked: Callable[[], int]) -> None:
-    """The run is returned at once, whether it was parked already or not."""
+def test_a_wait_for_a_quota_does_not_delay_draining(cluster: Cluster, agent_calls: Callable[[], int]) -> None:
+    """The run is returned at once, parked or not."""
     worker = cluster.start("--drain", "3600")
     run = cluster.submit("asked", "--no-preflight")
     postgres.until(lambda: any(event.get("what") == "quota-wait" for event in cluster.events(run)))
     worker.terminate()
     assert worker.wait(120) == 0
     assert cluster.row(run)["status"] in ("queued", "waiting")
-    assert asked() == 0
+    assert agent_calls() == 0

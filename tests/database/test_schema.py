@@ -1,4 +1,4 @@
-"""`llc db`: the tables of a database are created, updated and checked, and each refusal says what to do."""
+"""`llc db`: the tables of a database are created, updated and checked, and each error has a fix."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def program(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_init_creates_and_check_agrees(empty_database: str) -> None:
-    """`db init` twice leaves the same tables; `db check` reads the address from the environment."""
+def test_init_creates_the_tables(empty_database: str) -> None:
+    """A second `db init` changes nothing; `db check` reads the address from the environment."""
     first = program("db", "init", "--db", empty_database, "--json")
     assert (first.returncode, first.stderr) == (0, "")
     assert json.loads(first.stdout)["applied"] == schema.FORMAT
@@ -66,7 +66,7 @@ def test_several_machines_initialise_at_once(empty_database: str) -> None:
 
 
 def test_two_schemas_in_one_database(empty_database: str) -> None:
-    """`?schema=NAME` keeps the tables of two clusters apart."""
+    """`?schema=NAME` separates the tables of two clusters."""
     for name in ("one", "two"):
         assert installation.initialise(Address.parse(f"{empty_database}?schema={name}")) == schema.FORMAT
     with connect(Address.parse(f"{empty_database}?connect_timeout=5&schema=two")) as connection:
@@ -76,30 +76,30 @@ def test_two_schemas_in_one_database(empty_database: str) -> None:
 
 
 def test_a_database_without_tables(empty_database: str) -> None:
-    found = llc("db", "check", "--db", empty_database)
-    assert found.returncode == 1
-    assert "error[database-schema]" in found.stderr
-    assert "llc db init" in found.stderr
+    result = llc("db", "check", "--db", empty_database)
+    assert result.returncode == 1
+    assert "error[database-schema]" in result.stderr
+    assert "llc db init" in result.stderr
     for words in (("db", "migrate", "--db"), ("resume", "job", "--on")):
         refused = llc(*words, empty_database)
         assert "error[database-schema]" in refused.stderr
 
 
-@pytest.mark.parametrize(("found", "help"), [(0, "llc db migrate"), (99, "update llc")])
-def test_another_format_is_refused(database: str, found: int, help: str) -> None:
-    """An older schema is to be migrated, a newer one needs a newer llc."""
+@pytest.mark.parametrize(("version", "help"), [(0, "llc db migrate"), (99, "update llc")])
+def test_other_formats_are_an_error(database: str, version: int, help: str) -> None:
+    """An older schema must be migrated, a newer one needs a newer llc."""
     with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("update llc.version set format = %s", [found])
+        connection.execute("update llc.version set format = %s", [version])
     checked = llc("db", "check", "--db", database)
     assert checked.returncode == 1
     assert "error[database-schema]" in checked.stderr
     assert help in checked.stderr
-    if found == 99:
+    if version == 99:
         assert "error[database-schema]" in llc("db", "migrate", "--db", database).stderr
 
 
 def test_no_server_no_database_and_no_address(empty_database: str) -> None:
-    """Each is a diagnostic of its own, without a traceback and without the password."""
+    """Each has its own diagnostic, without a traceback and without the password."""
     port = postgres.free_port()
     absent = llc("db", "check", "--db", f"postgresql://llc:hunter2@127.0.0.1:{port}/llc")
     assert absent.returncode == 1
@@ -117,8 +117,8 @@ def test_no_server_no_database_and_no_address(empty_database: str) -> None:
         "postgresql://h/d?schema=A;drop",
         "postgresql://%zz/",
     ):
-        found = llc("db", "check", "--db", wrong)
-        assert "error[bad-option]" in found.stderr, found.stderr
+        result = llc("db", "check", "--db", wrong)
+        assert "error[bad-option]" in result.stderr, result.stderr
     assert "error[bad-option]" in llc("db", "explode", "--db", empty_database).stderr
 
 
@@ -136,13 +136,13 @@ def guest() -> Iterator[str]:
 
 @pytest.mark.parametrize("words", ["db check", "db migrate", "db init", "status", "worker"])
 def test_a_user_without_rights(guest: str, words: str) -> None:
-    """Who may log in and not use the tables gets a diagnostic, from the client and from DBOS."""
-    if words == "db init":  # its schema is there, that of DBOS cannot be created
+    """A user who can log in but not use the tables gets a diagnostic, from the client and from DBOS."""
+    if words == "db init":  # its schema exists, that of DBOS cannot be created
         guest += "?schema=own"
-    found = llc(*words.split(), "--db", guest)
-    assert found.returncode == 1
-    assert "error[database-refused]" in found.stderr
-    assert "permission denied" in found.stderr
+    result = llc(*words.split(), "--db", guest)
+    assert result.returncode == 1
+    assert "error[database-refused]" in result.stderr
+    assert "permission denied" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -157,55 +157,54 @@ def test_a_user_without_rights(guest: str, words: str) -> None:
     ],
 )
 def test_a_password_is_in_no_message(place: str, help: str) -> None:
-    """Nor a part of it, where libpq would take that for the host, the port or the database."""
-    with pytest.raises(UserError) as found:
+    """Nor a part of it, if libpq would parse that as the host, the port or the database."""
+    with pytest.raises(UserError) as error:
         connect(Address.parse(f"postgresql://{place}"))
-    assert found.value.id == "bad-option"
-    assert "hun" not in found.value.message
-    assert "ter2" not in found.value.message
-    assert help in str(found.value.help)
+    assert error.value.id == "bad-option"
+    assert "hun" not in error.value.message
+    assert "ter2" not in error.value.message
+    assert help in str(error.value.help)
 
 
 def test_init_needs_no_other_database(own_server: postgres.Server) -> None:
-    """A user with access to one database of the server creates the tables, and nothing is said of others."""
+    """A user with access to only one database of the server creates the tables without a warning."""
     url = own_server.database()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("create role owner login")
         connection.execute(f"grant create on database {connection.info.dbname} to owner")
         connection.execute("revoke connect on database postgres from public")
-    made = llc("db", "init", "--db", url.replace("llc@", "owner@"))
-    assert (made.returncode, made.stderr) == (0, "")
+    result = llc("db", "init", "--db", url.replace("llc@", "owner@"))
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_no_database_and_no_json(empty_database: str) -> None:
-    """`--db none` names no database, even if the environment has one; metrics have one format."""
+    """`--db none` overrides the environment; metrics have one format."""
     for words in ("db check", "worker"):
-        found = llc(*words.split(), "--db", "none", LLC_DB=empty_database)
-        assert (found.returncode, found.stderr.count("needs a database")) == (2, 1)
-    found = llc("db", "metrics", "--json", LLC_DB=empty_database)
-    assert (found.returncode, found.stderr.count("text format of Prometheus")) == (2, 1)
+        result = llc(*words.split(), "--db", "none", LLC_DB=empty_database)
+        assert (result.returncode, result.stderr.count("needs a database")) == (2, 1)
+    result = llc("db", "metrics", "--json", LLC_DB=empty_database)
+    assert (result.returncode, result.stderr.count("text format of Prometheus")) == (2, 1)
 
 
 @pytest.mark.parametrize("table", ["version (format text)", "version (number int)", "runs (id int)"])
-def test_tables_of_another_program(empty_database: str, table: str) -> None:
-    """They are neither used nor changed."""
+def test_tables_of_another_program_are_not_touched(empty_database: str, table: str) -> None:
     with psycopg.connect(empty_database, autocommit=True) as connection:
         connection.execute(f"create schema llc create table {table}")
         if "text" in table:
             connection.execute("insert into llc.version values ('new')")
     for action in ("check", "migrate", "init"):
-        found = llc("db", action, "--db", empty_database)
-        assert found.returncode == 1
-        assert "error[database-schema]" in found.stderr
-    assert "another program" in found.stderr
-    assert "?schema=NAME" in found.stderr
+        result = llc("db", action, "--db", empty_database)
+        assert result.returncode == 1
+        assert "error[database-schema]" in result.stderr
+    assert "another program" in result.stderr
+    assert "?schema=NAME" in result.stderr
     with psycopg.connect(empty_database) as connection:
         tables = "select count(*) from pg_tables where schemaname like 'llc%'"
         assert connection.execute(tables).fetchone() == (1,)
 
 
 def test_a_wrong_password(own_server: postgres.Server) -> None:
-    """The login is refused with the remedy, and the password is not in the message."""
+    """The error has a fix and does not contain the password."""
     url = own_server.database()
     rules = "host all other 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n"
     (own_server.folder / "data/pg_hba.conf").write_text(rules)
@@ -213,8 +212,8 @@ def test_a_wrong_password(own_server: postgres.Server) -> None:
         connection.execute("create role other login password 'right'")
         connection.execute("select pg_reload_conf()")
     wrong = Address.parse(url.replace("llc@", "other:wr0ng@"))
-    for _ in range(1000):  # the server reads the rules a moment later
-        refused = refusal(wrong)
+    for _ in range(1000):  # the server reloads the rules asynchronously
+        refused = connection_error(wrong)
         if refused is not None:
             break
     assert refused is not None
@@ -222,11 +221,11 @@ def test_a_wrong_password(own_server: postgres.Server) -> None:
     assert "wr0ng" not in refused.message
     assert "password" in str(refused.help)
     assert not isinstance(refused, DatabaseUnavailable)
-    assert refusal(Address.parse(url.replace("llc@", "other:right@"))) is None
+    assert connection_error(Address.parse(url.replace("llc@", "other:right@"))) is None
 
 
-def refusal(address: Address) -> UserError | None:
-    """Why a connection is refused."""
+def connection_error(address: Address) -> UserError | None:
+    """The error of a connection."""
     try:
         connect(address).close()
     except UserError as error:
@@ -236,7 +235,9 @@ def refusal(address: Address) -> UserError | None:
 
 @pytest.fixture(params=["pgbouncer", "small"])
 def pooled(request: pytest.FixtureRequest, database: str) -> Iterator[Callable[[str], str]]:
-    """The address of the database through a pooler in a mode; the small one also where PgBouncer is there."""
+    """Function that returns the address of the database through a pooler in a mode; tests both
+    implementations.
+    """
     started: list[pooler.PgBouncer | pooler.Pooler] = []
 
     def start(mode: str) -> str:
@@ -249,18 +250,20 @@ def pooled(request: pytest.FixtureRequest, database: str) -> Iterator[Callable[[
         one.close()
 
 
-def test_a_pooler_in_transaction_mode_is_refused(pooled: Callable[[str], str]) -> None:
-    """Locks and notifications belong to sessions, which such a pooler does not keep."""
+def test_pooler_in_transaction_mode_is_an_error(pooled: Callable[[str], str]) -> None:
+    """Locks and notifications need sessions, which such a pooler does not keep."""
     address = pooled("transaction")
     for words in (("db", "check"), ("worker",)):
-        found = llc(*words, "--db", address)
-        assert found.returncode == 1
-        assert "error[database-pooler]" in found.stderr, found.stderr
-        assert "pool_mode = session" in found.stderr
+        result = llc(*words, "--db", address)
+        assert result.returncode == 1
+        assert "error[database-pooler]" in result.stderr, result.stderr
+        assert "pool_mode = session" in result.stderr
 
 
-def test_a_pooler_is_noticed_while_others_use_it(database: str) -> None:
-    """Other clients take the server connections meanwhile, so that none is the same twice in a row."""
+def test_pooler_is_detected_under_load(database: str) -> None:
+    """Other clients use the server connections in between, so that consecutive statements use different
+    ones.
+    """
     shared = pooler.start(database, "transaction")
     address = Address.parse(shared.url)
     is_over = threading.Event()
@@ -285,7 +288,7 @@ def test_a_pooler_is_noticed_while_others_use_it(database: str) -> None:
 
 
 def test_a_pooler_with_sessions(pooled: Callable[[str], str]) -> None:
-    """`db check` accepts it, and so do advisory locks, which are free when the client has left."""
+    """`db check` accepts it; advisory locks are released when the client disconnects."""
     address = pooled("session")
     checked = llc("db", "check", "--db", address)
     assert checked.returncode == 0, checked.stderr
@@ -300,8 +303,8 @@ def test_a_pooler_with_sessions(pooled: Callable[[str], str]) -> None:
 def test_the_client_is_not_installed(tmp_path: Path) -> None:
     """The message names the extra; other commands do not need it."""
     (tmp_path / "psycopg.py").write_text("raise ImportError('no module named psycopg')\n")
-    found = program("db", "check", "--db", "postgresql://h/d", PYTHONPATH=str(tmp_path))
-    assert found.returncode == 1
-    assert "error[missing-package]" in found.stderr
-    assert "pip install '.[cluster]'" in found.stderr
+    result = program("db", "check", "--db", "postgresql://h/d", PYTHONPATH=str(tmp_path))
+    assert result.returncode == 1
+    assert "error[missing-package]" in result.stderr
+    assert "pip install '.[cluster]'" in result.stderr
     assert program("list", PYTHONPATH=str(tmp_path)).returncode == 0

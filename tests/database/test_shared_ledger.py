@@ -34,7 +34,7 @@ echo "$@" >> "$CALLS"
 echo '{"type":"result","subtype":"success","is_error":false,"num_turns":1,"result":"ok",
 "total_cost_usd":0.02,"session_id":"s","usage":{"input_tokens":900,"output_tokens":100}}' | tr -d '\\n'
 """
-# Reserves and settles calls until a limit is reached, and says how many there were.
+# Reserves and settles calls until a limit is reached, and prints their number.
 SPENDER = """
 import sys
 from llc.runtime.database.connection import Address
@@ -93,7 +93,7 @@ def test_amounts_are_counted_as_in_a_file(shared: SharedLedger) -> None:
 
 
 def test_breakers_are_shared(shared: SharedLedger) -> None:
-    """Open until the reset; a probe of an owner that is dead holds nobody back."""
+    """Open until the reset; a probe of a dead owner blocks no other call."""
     reset = clock.time() + 3600
     breakers.trip("claude", "quota", reset, "run")
     admission = breakers.admit("claude", "other")
@@ -109,7 +109,7 @@ def test_breakers_are_shared(shared: SharedLedger) -> None:
 
 
 def test_concurrent_processes_do_not_exceed_a_limit(shared: SharedLedger) -> None:
-    """The calls of four processes come to the limit exactly."""
+    """The calls of four processes reach the limit exactly."""
     ledger.set_limit(Limit("all", "", "day", "calls", 20))
     words = [sys.executable, "-c", SPENDER, shared.address.url]
     spenders = [

@@ -1,6 +1,6 @@
-"""Many runs over workers that are killed or frozen at random, and a server that restarts.
+"""Many runs on workers that are killed or frozen at random, and a server that restarts.
 
-A worker is killed alone, as by a fault of its own, or with the keeper of its actions, as by a power failure.
+A worker is killed alone, as by its own fault, or with the keeper of its actions, as by a power failure.
 `make crash` has 2,000 runs with 500 kills; otherwise there are a few.
 """
 
@@ -22,10 +22,10 @@ IS_LARGE = bool(os.environ.get("LLC_CRASH"))
 RUNS, WORKERS, KILLS, CRASHES, FREEZES, RESTARTS = (
     (2000, 4, 400, 100, 4, 20) if IS_LARGE else (16, 2, 1, 1, 0, 1)
 )
-# Seconds until the test gives up, which only ends what hangs.
+# Timeout of the test in seconds, only for hanging runs.
 LIMIT_S = 7200 if IS_LARGE else 300
-# Of every ten runs some share their paths. The last one is parked while it waits, for a quarter of a minute,
-# and keeps its paths meanwhile: such runs have many loops, so that they do not wait for each other.
+# Some of every ten runs share their paths. The last one is parked for a quarter of a minute and keeps its
+# paths: such runs have many loops, so that they do not wait for each other.
 LOOPS = 10
 PARKED = 20 if IS_LARGE else 1
 STATES = """
@@ -44,7 +44,7 @@ ACTION = 'echo "$LLC_EFFECT_ID begins" >> log; sleep 0.02; echo "$LLC_EFFECT_ID 
 
 
 def test_no_run_is_lost_and_no_result_repeated(tmp_path: Path, own_server: postgres.Server) -> None:
-    """All runs succeed; each effect has one result, and begins again only where its worker had died."""
+    """All runs succeed; each effect has one result, and restarts only if its worker died."""
     chance = random.Random(1)
     cluster = Cluster(tmp_path, postgres.cluster_database(own_server.url("postgres")))
     try:
@@ -66,7 +66,7 @@ def test_no_run_is_lost_and_no_result_repeated(tmp_path: Path, own_server: postg
         chance.shuffle(harm)
         frozen: list[Worker] = []
         for number, what in enumerate(harm):
-            # In the first nine tenths, so that there is work when the last one comes.
+            # In the first nine tenths, so that there is work for the last one.
             await_ended(cluster, RUNS * 9 * (number + 1) // (10 * (len(harm) + 1)))
             if what == "restart":
                 cluster.database.close()
@@ -87,8 +87,8 @@ def test_no_run_is_lost_and_no_result_repeated(tmp_path: Path, own_server: postg
             worker.send_signal(signal.SIGCONT)
             assert worker.wait(LIMIT_S) == 86
         check(cluster, runs)
-        assert "Traceback" not in cluster.said()
-        assert "error[internal]" not in cluster.said()
+        assert "Traceback" not in cluster.output()
+        assert "error[internal]" not in cluster.output()
     finally:
         cluster.close()
 
@@ -104,14 +104,14 @@ def is_frozen(worker: Worker) -> bool:
 
 
 def supervise(cluster: Cluster) -> None:
-    """Start a worker for each that has ended or is frozen."""
+    """Start a worker for each one that has ended or is frozen."""
     alive = sum(worker.poll() is None and not is_frozen(worker) for worker in cluster.workers)
     for _ in range(WORKERS - alive):
         cluster.start(is_awaited=False)
 
 
 def await_busy(cluster: Cluster, frozen: list[Worker]) -> list[Worker]:
-    """The workers that drive runs now; all that are alive if every run has ended."""
+    """The workers that drive runs now; all living workers if every run has ended."""
     found: list[Worker] = []
 
     def is_busy() -> bool:
@@ -146,7 +146,7 @@ def check(cluster: Cluster, runs: list[str]) -> None:
     for run in runs:
         row = cluster.row(run)
         assert (row["status"], row["outcome"]) == ("ended", "success"), run
-        events = cluster.events(run)  # without a gap, because each is a line of JSON
+        events = cluster.events(run)  # without a gap, because each line is JSON
         results = Counter(event["seq"] for event in events if event["event"] == "action_complete")
         assert results == {1: 1, 2: 1, 3: 1}, run
         resumed = sum(event["event"] == "run_resume" for event in events)
@@ -158,13 +158,13 @@ def check(cluster: Cluster, runs: list[str]) -> None:
         whole = "select max(position + size) = sum(octet_length(data)) from journal where run = %s"
         assert cluster.database.execute(whole, [run]).fetchone() == (True,), run
     check_scopes(cluster, runs)
-    buried = cluster.said().count("declared dead by another")
+    buried = cluster.output().count("declared dead by another")
     print(f"{len(cluster.workers)} workers, {buried} buried alive")
     print(f"{len(runs)} runs, {repeated} effects begun again after {CRASHES} crashes and {FREEZES} freezes")
 
 
 def check_scopes(cluster: Cluster, runs: list[str]) -> None:
-    """Runs with the same paths followed each other in order of arrival."""
+    """Runs with the same paths are sequential, in order of arrival."""
     scopes: dict[tuple[str, ...], list[str]] = {}
     rows = cluster.database.execute("select id, scope from runs").fetchall()
     scope_of = {run: tuple(scope) for run, scope in rows}

@@ -44,7 +44,7 @@ def other(database: str, tmp_path: Path) -> Iterator[DatabaseStore]:
 
 
 def begin(store: DatabaseStore, scope: tuple[str, ...] = ()) -> tuple[DatabaseRun, Any]:
-    """A run with one event on record, and its claim."""
+    """A run with one recorded event, and its claim."""
     run, claim = alone(store.starting("", "one", scope, dict(ABOUT), None))
     assert isinstance(run, DatabaseRun)
     journal = run.create_journal(lambda: NOW)
@@ -59,7 +59,7 @@ def take_over(store: DatabaseStore, run_id: str) -> tuple[DatabaseRun, Any]:
 
 
 def test_another_machine_continues_the_record(store: DatabaseStore, other: DatabaseStore) -> None:
-    """Journal, documents and long texts are found from anywhere, byte for byte."""
+    """Journal, documents and long texts are available on any machine, byte for byte."""
     run, claim = begin(store)
     journal = run.append_journal(lambda: NOW, 1)
     text = "ö" * 40_000
@@ -89,8 +89,10 @@ def test_a_run_has_one_owner(store: DatabaseStore, other: DatabaseStore) -> None
     second.close()
 
 
-def test_an_owner_of_before_appends_nothing(store: DatabaseStore, other: DatabaseStore) -> None:
-    """After a claim of the next epoch, appends, documents and the release of the old owner have no effect."""
+def test_former_owner_appends_nothing(store: DatabaseStore, other: DatabaseStore) -> None:
+    """After a claim with the next epoch, appends, documents and the release of the old owner have no
+    effect.
+    """
     run, claim = begin(store)
     journal = run.append_journal(lambda: NOW, 1)
     with connect(store.address) as connection:
@@ -110,14 +112,14 @@ def test_an_owner_of_before_appends_nothing(store: DatabaseStore, other: Databas
 
 
 def test_a_frozen_owner_loses_its_paths(store: DatabaseStore, other: DatabaseStore) -> None:
-    """Another run gets them once its heartbeat is missing; awake again, it appends nothing."""
+    """Another run gets them once the heartbeat is overdue; after waking up, the owner appends nothing."""
     run, claim = begin(store, ("src",))
     journal = run.append_journal(lambda: NOW, 1)
-    with store.owner._session_lock:  # no heartbeat meanwhile
+    with store.owner._session_lock:  # no heartbeat during this time
         with connect(store.address) as connection:
             late = "update workers set beat = now() - interval '1 hour' where id = %s"
             connection.execute(late, [store.owner.id])
-            # The server has been up for less than that.
+            # The server has been running for a shorter time.
             postgres.until(lambda: owner.is_dead(connection, store.owner.id))
         _, second = begin(other, ("src/a",))
     journal.write("note", {"text": "late"})
@@ -131,7 +133,7 @@ def test_a_frozen_owner_loses_its_paths(store: DatabaseStore, other: DatabaseSto
 
 
 def test_a_claim_waits_for_an_append_in_progress(store: DatabaseStore, other: DatabaseStore) -> None:
-    """What the old owner commits is read by the new one: the row of the run is locked by both."""
+    """The new owner reads what the old one commits, since both lock the row of the run."""
     run, _ = begin(store)
     end = len(Path(run.journal).read_bytes())
     values = {"run": run.id, "position": end, "size": 4, "lines": 1, "epoch": run.epoch, "data": b"late"}
@@ -152,17 +154,17 @@ def test_a_claim_waits_for_an_append_in_progress(store: DatabaseStore, other: Da
 
 
 def _claim_by_force(store: DatabaseStore, run_id: str) -> Any:
-    """A claim although the owner lives: as if it had just died."""
+    """Claim a run of a living owner, as if it had just died."""
     with connect(store.address) as connection:
         connection.execute("begin")
         raise_epoch = "update runs set epoch = epoch + 1, owner = %s where id = %s returning epoch"
-        found = connection.execute(raise_epoch, [store.owner.id, run_id]).fetchone()[0]
+        rows = connection.execute(raise_epoch, [store.owner.id, run_id]).fetchone()[0]
         connection.execute("commit")
-        return found
+        return rows
 
 
 def _await_lock(store: DatabaseStore) -> None:
-    """Until some statement waits for a lock."""
+    """Wait until a statement waits for a lock."""
     waiting = (
         "select count(*) from pg_stat_activity "
         "where wait_event_type = 'Lock' and datname = current_database()"
@@ -172,7 +174,7 @@ def _await_lock(store: DatabaseStore) -> None:
 
 
 def test_two_appends_at_one_position(store: DatabaseStore) -> None:
-    """Only one of them succeeds, also by the same owner: there is neither a gap nor an overlap."""
+    """Only one of them succeeds, also by the same owner, so there is neither a gap nor an overlap."""
     run, claim = begin(store)
     end = len(Path(run.journal).read_bytes())
     run.append(end, b"first\n", 1)
@@ -183,8 +185,8 @@ def test_two_appends_at_one_position(store: DatabaseStore) -> None:
     claim.close()
 
 
-def test_what_was_not_committed_is_not_in_the_cache(store: DatabaseStore) -> None:
-    """After an error in the middle of a run, the same worker continues from what the database has."""
+def test_cache_has_only_committed_data(store: DatabaseStore) -> None:
+    """After an error in the middle of a run, the same worker continues from the database."""
     run, claim = begin(store)
     journal = run.append_journal(lambda: NOW, 1)
     journal.write("note", {"text": "lost"})
@@ -199,7 +201,7 @@ def test_what_was_not_committed_is_not_in_the_cache(store: DatabaseStore) -> Non
 
 
 def test_scopes_exclude_each_other_across_machines(store: DatabaseStore, other: DatabaseStore) -> None:
-    """A path, or one inside it, belongs to one run at a time; others run side by side."""
+    """A path, or one inside it, belongs to one run at a time; other runs are concurrent."""
     _, first = begin(store, ("src/a",))
     _, second = begin(other, ("src/b", "docs"))
     for scope in ("src", "src/a/x.py", "docs", "."):
@@ -213,7 +215,7 @@ def test_scopes_exclude_each_other_across_machines(store: DatabaseStore, other: 
 
 
 def test_concurrent_claims_of_one_scope(store: DatabaseStore, database: str) -> None:
-    """Of many starts at once exactly one gets the path."""
+    """Exactly one of many concurrent starts gets the path."""
     names = [f"run-{number}" for number in range(8)]
     came: list[Any] = []
 
@@ -241,7 +243,7 @@ time.sleep(600)
 
 
 class Process:
-    """An owner in a process of its own."""
+    """An owner in a separate process."""
 
     def __init__(self, url: str) -> None:
         self.popen = subprocess.Popen(
@@ -261,19 +263,19 @@ def _is_dead(url: str, id: str) -> bool:
 
 
 def _await_death(url: str, id: str) -> None:
-    """Until it counts as dead."""
+    """Wait until the owner counts as dead."""
     postgres.until(lambda: _is_dead(url, id))
 
 
 def test_a_killed_owner_is_dead_at_once(database: str) -> None:
-    """Its lock is free as soon as the server sees its connection closed, long before the lease ends."""
+    """Its lock is free as soon as the server sees the closed connection, long before the lease ends."""
     process = Process(database)
     try:
         assert not _is_dead(database, process.id)
         process.popen.kill()
         process.popen.wait(60)
         with psycopg.connect(database, autocommit=True) as connection:
-            # No heartbeat is missing yet: only the lock tells.
+            # No heartbeat is overdue yet, so only the lock shows it.
             connection.execute("update llc.workers set beat = clock_timestamp() + interval '1 hour'")
         _await_death(database, process.id)
     finally:
@@ -281,7 +283,7 @@ def test_a_killed_owner_is_dead_at_once(database: str) -> None:
 
 
 def test_a_frozen_owner_is_dead_after_its_lease(database: str) -> None:
-    """SIGSTOP: the lock is held on, the heartbeat is missing, and that of another owner is there."""
+    """After SIGSTOP the lock is still held, but the heartbeat is overdue; that of another owner is not."""
     process, other = Process(database), Process(database)
     try:
         process.popen.send_signal(signal.SIGSTOP)
@@ -294,8 +296,8 @@ def test_a_frozen_owner_is_dead_after_its_lease(database: str) -> None:
 def test_a_restart_of_the_server_kills_no_owner(
     own_server: postgres.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All locks are free then, and nobody is dead: the heartbeat decides, from the start of the server on."""
-    monkeypatch.setattr(owner, "LEASE_S", 1800)  # however long the restart takes
+    """All locks are free then, but no owner is dead: from the start of the server the heartbeat decides."""
+    monkeypatch.setattr(owner, "LEASE_S", 1800)  # for any duration of the restart
     url = postgres.cluster_database(own_server.url("postgres"))
     process = Process(url)
     try:
@@ -316,7 +318,7 @@ def test_a_restart_of_the_server_kills_no_owner(
 
 
 def test_an_append_outlives_a_restart_of_the_server(own_server: postgres.Server, tmp_path: Path) -> None:
-    """The session connects again and appends once."""
+    """The session reconnects and appends once."""
     url = postgres.cluster_database(own_server.url("postgres"))
     opened = open_store(Address.parse(url), str(tmp_path), "project")
     run, claim = begin(opened)
@@ -334,8 +336,8 @@ def test_an_append_outlives_a_restart_of_the_server(own_server: postgres.Server,
     opened.close()
 
 
-def test_an_owner_that_was_declared_dead_learns_it(database: str) -> None:
-    """With its next heartbeat, so that it can end what it started."""
+def test_owner_declared_dead_is_notified(database: str) -> None:
+    """At its next heartbeat, so that it can end its actions."""
     told = threading.Event()
     one = Owner(Address.parse(database), on_death=told.set)
     with connect(Address.parse(database)) as connection:
@@ -345,8 +347,8 @@ def test_an_owner_that_was_declared_dead_learns_it(database: str) -> None:
     one.close()
 
 
-def test_a_lock_that_is_held_elsewhere_proves_nothing(database: str) -> None:
-    """An owner without its lock lives by its heartbeat, and takes the lock when it is free."""
+def test_owner_without_its_lock_is_alive_by_its_heartbeat(database: str) -> None:
+    """The owner takes the lock when it is free."""
     one = Owner(Address.parse(database))
     with connect(Address.parse(database)) as holder, connect(Address.parse(database)) as connection:
         own = "select pid from pg_locks where locktype = 'advisory' and granted"
@@ -368,8 +370,8 @@ def test_a_lock_that_is_held_elsewhere_proves_nothing(database: str) -> None:
     one.close()
 
 
-def test_an_owner_that_was_declared_dead_claims_nothing(store: DatabaseStore, other: DatabaseStore) -> None:
-    """It may not know yet; no process would declare it dead a second time."""
+def test_owner_declared_dead_cannot_claim(store: DatabaseStore, other: DatabaseStore) -> None:
+    """It may not know yet, and no process would declare it dead again."""
     run, claim = begin(other, ("src",))
     claim.close()
     with connect(store.address) as connection:
@@ -382,16 +384,16 @@ def test_an_owner_that_was_declared_dead_claims_nothing(store: DatabaseStore, ot
 
 
 def test_a_silent_transaction_loses_its_locks(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is suspended within a transaction holds up nobody for long."""
+    """A process that is suspended inside a transaction blocks others only briefly."""
     monkeypatch.setattr("llc.runtime.database.connection.IDLE_TRANSACTION_TIMEOUT_S", 1)
     silent, other = connect(Address.parse(database)), connect(Address.parse(database))
     silent.execute("begin")
     silent.execute("select pg_advisory_xact_lock(1)")
-    other.execute("select pg_advisory_lock(1)")  # waits until the server has ended the first one
+    other.execute("select pg_advisory_lock(1)")  # waits until the server has ended the first transaction
     with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
         silent.execute("select 1")
     other.close()
-    # Once it goes on, it begins again.
+    # After it continues, it restarts the transaction.
     attempts = []
 
     def once(connection: Any) -> None:
@@ -411,11 +413,11 @@ def test_a_silent_transaction_loses_its_locks(database: str, monkeypatch: pytest
     assert len(attempts) == 2
 
 
-def test_after_an_outage_an_owner_has_time_to_come_back(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first one that is back buries no other, however long the outage was; after the lease it does."""
-    monkeypatch.setattr(owner, "LEASE_S", 1800)  # however slow this machine is
+def test_owners_have_a_grace_period_after_an_outage(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first owner that reconnects buries no other, for any duration of the outage; after the lease it
+    does.
+    """
+    monkeypatch.setattr(owner, "LEASE_S", 1800)  # for any speed of the machine
     with connect(Address.parse(database)) as connection:
         connection.execute(
             "insert into workers (id, labels, capacity, lock_key, server_start, beat, since) values "
@@ -429,8 +431,10 @@ def test_after_an_outage_an_owner_has_time_to_come_back(
         assert owner.declare_dead_owners(connection, "back") == ["late"]
 
 
-def test_while_no_owner_is_back_none_is_dead(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watch that is back before all heartbeats buries nobody, though the server needed long to start."""
+def test_no_owner_is_dead_before_heartbeats_resume(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that reconnects before all heartbeats buries no owner, even after a long start of the
+    server.
+    """
     with connect(Address.parse(database)) as connection:
         age = "select extract(epoch from clock_timestamp() - pg_postmaster_start_time())::float8"
         monkeypatch.setattr(owner, "LEASE_S", connection.execute(age).fetchone()[0] / 2)
@@ -442,10 +446,10 @@ def test_while_no_owner_is_back_none_is_dead(database: str, monkeypatch: pytest.
         assert owner.declare_dead_owners(connection, "back") == []
 
 
-def test_a_lost_connection_is_opened_again_with_short_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that a stopping server leaves without an answer takes less time than an owner counts as alive.
+def test_reconnection_uses_short_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attempt that a stopping server does not answer takes less time than the lease.
 
-    They become longer only where there was no answer, not while the server refuses connections.
+    Attempts become longer only without an answer, not while the server refuses connections.
     """
     patience, now = list[int](), [0.0]
 

@@ -1,4 +1,4 @@
-"""Actions survive their worker: a worker on the same machine takes them over, and no other one does."""
+"""Actions survive their worker: a worker on the same machine takes them over, no other one does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IS_LARGE = bool(os.environ.get("LLC_CRASH"))
 WAITS = "echo one; echo two >&2; while [ ! -e {0}/go ]; do sleep 0.02; done; echo three"
 
 
-def once(run: str, *effects: int) -> Counter[str]:
+def performed_once(run: str, *effects: int) -> Counter[str]:
     return Counter(f"{run}/{seq} {what}" for seq in effects or (1, 2) for what in ("begins", "ends"))
 
 
@@ -30,12 +30,12 @@ def results(cluster: Cluster, run: str) -> dict[int, str]:
     return {event["seq"]: event["result"]["output"] for event in done}
 
 
-def kept(cluster: Cluster) -> list[Path]:
-    """The results that keepers have left."""
+def kept_results(cluster: Cluster) -> list[Path]:
+    """The results that keepers have stored."""
     return list(cluster.folder.glob(".loops/.cluster/*/.loops/.running/*/kept/*.json"))
 
 
-def test_a_worker_that_is_started_again_takes_over(cluster: Cluster) -> None:
+def test_restarted_worker_takes_over(cluster: Cluster) -> None:
     """Twice, while the action runs; its output is complete."""
     cluster.loop("job", second=WAITS.format("."))
     cluster.start()
@@ -47,12 +47,12 @@ def test_a_worker_that_is_started_again_takes_over(cluster: Cluster) -> None:
         postgres.until(lambda number=number: cluster.journal(run).count('"2":"take-over"') == number)
     (cluster.folder / "go").touch()
     assert cluster.await_status(run)["outcome"] == "success"
-    assert cluster.log() == once(run)
+    assert cluster.log() == performed_once(run)
     assert results(cluster, run)[2] == "one\nthree\n"
 
 
-def test_an_action_that_has_ended_without_a_worker(cluster: Cluster) -> None:
-    """Its result is used by the next worker, and removed."""
+def test_action_that_ended_without_a_worker(cluster: Cluster) -> None:
+    """The next worker uses its result and removes it."""
     cluster.loop("job", second=WAITS.format("."))
     worker = cluster.start()
     run = cluster.submit("job")
@@ -60,16 +60,16 @@ def test_an_action_that_has_ended_without_a_worker(cluster: Cluster) -> None:
     worker.kill()
     worker.wait()
     (cluster.folder / "go").touch()
-    postgres.until(lambda: kept(cluster))
+    postgres.until(lambda: kept_results(cluster))
     cluster.start()
     assert cluster.await_status(run)["outcome"] == "success"
-    assert cluster.log() == once(run)
+    assert cluster.log() == performed_once(run)
     assert results(cluster, run)[2] == "one\nthree\n"
-    assert not kept(cluster)
+    assert not kept_results(cluster)
 
 
-def test_a_result_that_was_not_committed(cluster: Cluster) -> None:
-    """The worker dies between the end of an action and the commit of its result: the keeper has it still."""
+def test_uncommitted_result_is_kept(cluster: Cluster) -> None:
+    """The worker dies between the end of an action and the commit of its result: the keeper still has it."""
     cluster.loop("job", first=WAITS.format("."))
     worker = cluster.start()
     run = cluster.submit("job")
@@ -85,11 +85,11 @@ def test_a_result_that_was_not_committed(cluster: Cluster) -> None:
         worker.wait()
     cluster.start()
     assert cluster.await_status(run)["outcome"] == "success"
-    assert cluster.log() == once(run)
+    assert cluster.log() == performed_once(run)
     assert results(cluster, run)[1] == "one\nthree\n"
 
 
-def elsewhere(cluster: Cluster) -> Path:
+def other_checkout(cluster: Cluster) -> Path:
     """Another checkout of the project, as on another machine."""
     other = cluster.folder / "elsewhere" / cluster.folder.name
     (other / ".loops").mkdir(parents=True)
@@ -97,19 +97,19 @@ def elsewhere(cluster: Cluster) -> Path:
 
 
 def stop(cluster: Cluster, run: str) -> None:
-    """Stop a run whose worker is dead, once another one knows that."""
+    """Stop a run of a dead worker, once another worker has noticed the death."""
     postgres.until(lambda: cluster.row(run)["status"] == "queued")
     assert cluster.llc("stop", run, "--db", cluster.url).returncode == 0
 
 
-def test_an_action_whose_run_was_stopped_is_ended(cluster: Cluster) -> None:
-    """By the next worker of this machine: no process takes it over."""
+def test_action_of_a_stopped_run_is_ended(cluster: Cluster) -> None:
+    """The next worker of this machine ends it, since no process takes it over."""
     cluster.loop("job", second=WAITS.format("."))
     worker = cluster.start()
     run = cluster.submit("job")
     cluster.await_log("/2 begins")
     worker.kill()
-    other = cluster.start(folder=elsewhere(cluster))
+    other = cluster.start(folder=other_checkout(cluster))
     stop(cluster, run)
     other.terminate()
     other.wait()
@@ -123,8 +123,8 @@ def test_an_action_whose_run_was_stopped_is_ended(cluster: Cluster) -> None:
     assert (cluster.log()[f"{run}/2 begins"], cluster.log()[f"{run}/2 ends"]) == (2, 1)
 
 
-def test_what_another_machine_has_decided_comes_first(cluster: Cluster) -> None:
-    """The run was moved, begun again there and moved back: the first attempt of the action is not used."""
+def test_decision_of_another_machine_takes_precedence(cluster: Cluster) -> None:
+    """The run was moved, restarted there and moved back: the first attempt of the action is not used."""
     cluster.loop("job", second=f"cat {cluster.folder}/said; " + WAITS.format("."))
     (cluster.folder / "said").write_text("first ")
     worker = cluster.start()
@@ -133,8 +133,8 @@ def test_what_another_machine_has_decided_comes_first(cluster: Cluster) -> None:
     worker.kill()
     worker.wait()
     (cluster.folder / "go").touch()
-    postgres.until(lambda: kept(cluster))
-    other = elsewhere(cluster)
+    postgres.until(lambda: kept_results(cluster))
+    other = other_checkout(cluster)
     worker = cluster.start(folder=other)
     stop(cluster, run)
     assert cluster.llc("resume", run, "--on", cluster.url).returncode == 0
@@ -150,7 +150,9 @@ def test_what_another_machine_has_decided_comes_first(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("kills", ["worker", "frozen"])
 def test_workers_killed_at_any_moment_of_actions(cluster: Cluster, kills: str) -> None:
-    """Actions of 0.05 to 2 s, workers killed at random: each is performed once, and nothing of it is lost."""
+    """Actions of 0.05 to 2 s, workers killed at random: each action is performed once, and no output is
+    lost.
+    """
     chance = random.Random(19)
     cluster.start()
     for number in range(250 if IS_LARGE else 2):
@@ -169,6 +171,8 @@ def test_workers_killed_at_any_moment_of_actions(cluster: Cluster, kills: str) -
             victim.wait()
             cluster.start()
         assert cluster.await_status(run)["outcome"] == "success", number
-        assert {name: count for name, count in cluster.log().items() if name.startswith(run)} == once(run)
+        assert {
+            name: count for name, count in cluster.log().items() if name.startswith(run)
+        } == performed_once(run)
         said = "a\n" + "".join(f"{line}\n" for line in range(1, 301)) + "c\n"
         assert results(cluster, run) == {1: said, 2: said}, number

@@ -1,4 +1,4 @@
-"""Subcommands that read runs read those of a database, from any machine."""
+"""Subcommands that read runs can read those of a database, from any machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from llc.runtime.journal.journal import Blobs
 
 
 @pytest.fixture
-def ended(cluster: Cluster) -> str:
+def ended_run(cluster: Cluster) -> str:
     """A run that a worker has driven to its end."""
     cluster.loop("job")
     cluster.start()
@@ -34,47 +34,49 @@ def ended(cluster: Cluster) -> str:
 
 
 def _db(cluster: Cluster, *words: str, cwd: Path | None = None, **variables: str) -> str:
-    found = cluster.llc(*words, folder=cwd, **variables)
-    assert found.returncode == 0, found.stderr
-    return found.stdout
+    result = cluster.llc(*words, folder=cwd, **variables)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
-def test_an_ended_run_is_read(cluster: Cluster, ended: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_an_ended_run_is_read(
+    cluster: Cluster, ended_run: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Without a checkout of the project."""
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     for name in ("trace", "replay", "profile", "logs"):
-        assert _db(cluster, name, ended, "--db", cluster.url, "--json", cwd=elsewhere)
+        assert _db(cluster, name, ended_run, "--db", cluster.url, "--json", cwd=elsewhere)
     assert not os.listdir(elsewhere)
 
 
-def test_files_are_written_where_the_command_was_given(cluster: Cluster, ended: str) -> None:
+def test_files_are_written_to_the_current_folder(cluster: Cluster, ended_run: str) -> None:
     """A report, a picture and a test case of a run that is only in the database."""
     inner = cluster.folder / "inner"
     inner.mkdir()
-    _db(cluster, "report", ended, "--db", cluster.url, cwd=inner)
+    _db(cluster, "report", ended_run, "--db", cluster.url, cwd=inner)
     assert [path.suffix for path in inner.iterdir()] == [".html"]
-    _db(cluster, "report", ended, "--db", cluster.url, "-o", "page.html", cwd=inner)
+    _db(cluster, "report", ended_run, "--db", cluster.url, "-o", "page.html", cwd=inner)
     assert (inner / "page.html").exists()
-    _db(cluster, "graph", "job", "--run", ended, "--db", cluster.url, "-o", "job.svg", cwd=inner)
+    _db(cluster, "graph", "job", "--run", ended_run, "--db", cluster.url, "-o", "job.svg", cwd=inner)
     assert (inner / "job.svg").exists()
-    assert "1×" in _db(cluster, "graph", "job", "--run", ended, "--db", cluster.url)
-    _db(cluster, "record", ended, "--db", cluster.url)
+    assert "1×" in _db(cluster, "graph", "job", "--run", ended_run, "--db", cluster.url)
+    _db(cluster, "record", ended_run, "--db", cluster.url)
     assert (cluster.folder / ".loops/tests/job.yaml").exists()
-    _db(cluster, "record", ended, "--db", cluster.url, "-o", "inner/case.yaml")
+    _db(cluster, "record", ended_run, "--db", cluster.url, "-o", "inner/case.yaml")
     assert (inner / "case.yaml").exists()
     assert not list(cluster.folder.glob(".loops/.*/job-*/*.events.jsonl"))
 
 
-def test_the_database_of_the_project(cluster: Cluster, ended: str) -> None:
-    """`database:` in the configuration and LLC_DB take the place of `--db`; `none` means the folder."""
+def test_the_database_of_the_project(cluster: Cluster, ended_run: str) -> None:
+    """`database:` in the configuration and LLC_DB replace `--db`; `none` means the folder."""
     shown = _db(cluster, "history", "--json", LLC_DB=cluster.url)
-    assert ended in shown
+    assert ended_run in shown
     (cluster.folder / ".loops/config.yaml").write_text(f"database: {cluster.url}\n")
-    assert ended in _db(cluster, "history")
-    assert ended not in _db(cluster, "history", "--db", "none")
+    assert ended_run in _db(cluster, "history")
+    assert ended_run not in _db(cluster, "history", "--db", "none")
     local = json.loads(_db(cluster, "run", "job", "--json"))["run"]
     assert local not in _db(cluster, "history")
-    assert local in _db(cluster, "history", local)  # an id in the folder needs no option
+    assert local in _db(cluster, "history", local)  # the id of a run in the folder needs no option
     submitted = _db(cluster, "run", "job", "--on", "cluster").strip()
     assert cluster.await_status(submitted)["outcome"] == "success"
     _db(cluster, "db", "check")
@@ -87,9 +89,9 @@ def test_the_database_of_the_project(cluster: Cluster, ended: str) -> None:
 
 def test_no_database_is_named(cluster: Cluster) -> None:
     cluster.loop("job")
-    found = cluster.llc("run", "job", "--on", "cluster")
-    assert found.returncode == 2
-    assert "error[no-database]" in found.stderr
+    result = cluster.llc("run", "job", "--on", "cluster")
+    assert result.returncode == 2
+    assert "error[no-database]" in result.stderr
     (cluster.folder / ".loops/config.yaml").write_text("database: mysql://h/d\n")
     wrong = cluster.llc("run", "job")
     assert "such as postgresql://" in wrong.stderr
@@ -105,18 +107,20 @@ insert into documents select copy, name, data from documents join ids using (run
 """
 
 
-def test_a_case_needs_a_place(cluster: Cluster, ended: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Outside of a project there is no folder for it, and a name is not enough."""
+def test_test_case_needs_a_folder(
+    cluster: Cluster, ended_run: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Outside a project there is no default folder, and a name is not enough."""
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     for words in ([], ["-o", "case"]):
         with pytest.raises(AssertionError, match="needs the path of the case"):
-            _db(cluster, "record", ended, "--db", cluster.url, *words, cwd=elsewhere)
-    _db(cluster, "record", ended, "--db", cluster.url, "-o", "case.yaml", cwd=elsewhere)
+            _db(cluster, "record", ended_run, "--db", cluster.url, *words, cwd=elsewhere)
+    _db(cluster, "record", ended_run, "--db", cluster.url, "-o", "case.yaml", cwd=elsewhere)
     assert (elsewhere / "case.yaml").exists()
 
 
-def test_a_command_fetches_what_it_shows(cluster: Cluster) -> None:
-    """Of many runs the latest, in few statements; long texts only when they are read."""
+def test_command_fetches_only_shown_data(cluster: Cluster) -> None:
+    """The latest of many runs, in few statements; long texts only when they are read."""
     cluster.loop("job", first="seq 30000")
     cluster.start()
     run = cluster.submit("job")
@@ -146,7 +150,7 @@ def test_a_command_fetches_what_it_shows(cluster: Cluster) -> None:
     assert Blobs.elsewhere is None
 
 
-def test_a_run_is_followed_when_a_later_one_begins(cluster: Cluster, ended: str) -> None:
+def test_view_follows_its_run_when_a_later_one_starts(cluster: Cluster, ended_run: str) -> None:
     """A view of a loop's last run keeps that run."""
     view = View(Address.parse(cluster.url), None, ["job"], None, 1)
     try:
@@ -154,25 +158,25 @@ def test_a_run_is_followed_when_a_later_one_begins(cluster: Cluster, ended: str)
         cluster.await_status(later)
         view.update()
         shown = [path.name for path in Path(view.root, ".loops/.history").glob("job-*")]
-        assert sorted(shown) == sorted([ended, later])
+        assert sorted(shown) == sorted([ended_run, later])
     finally:
         view.close()
 
 
-def test_an_unknown_name_is_answered_with_the_nearest_one(cluster: Cluster, ended: str) -> None:
-    """Runs of other names are there, so that "nothing was run here" would be wrong."""
+def test_unknown_name_has_a_suggestion(cluster: Cluster, ended_run: str) -> None:
+    """Runs with other names exist, so "nothing was run here" would be wrong."""
     cluster.loop("other")
     for verb in ("answer", "logs", "stop", "clean"):
-        found = cluster.llc(verb, "jbo", "--db", cluster.url)
-        assert (found.returncode, "did you mean `job`?" in found.stderr) == (2, True), verb
+        result = cluster.llc(verb, "jbo", "--db", cluster.url)
+        assert (result.returncode, "did you mean `job`?" in result.stderr) == (2, True), verb
     assert "did you mean `job`?" in cluster.llc("resume", "jbo", "--on", cluster.url).stderr
     shown = cluster.llc("graph", "job", "--run", "absent", "--db", cluster.url).stderr
-    assert f"no run of `absent`\n = help: runs here: `job`, `{ended}`" in shown
+    assert f"no run of `absent`\n = help: runs here: `job`, `{ended_run}`" in shown
     assert "`other` was not run yet" in cluster.llc("logs", "other", "--db", cluster.url).stderr
 
 
 def test_the_status_names_the_worker(cluster: Cluster) -> None:
-    """A process on another machine, whose pid says nothing here."""
+    """Its process may be on another machine, so the pid alone is not enough."""
     cluster.loop("job", first="while [ ! -e go ]; do sleep 0.02; done")
     cluster.start()
     run = cluster.submit("job")
@@ -190,7 +194,7 @@ def test_the_status_names_the_worker(cluster: Cluster) -> None:
 
 
 def test_old_runs_are_removed(cluster: Cluster) -> None:
-    """`clean --db` keeps what it is told to; stopped runs go only with --unfinished."""
+    """`clean --db` keeps the requested runs; stopped runs are removed only with --unfinished."""
     cluster.loop("job")
     cluster.start()
     runs = [cluster.submit("job") for _ in range(3)]
@@ -210,12 +214,12 @@ def test_old_runs_are_removed(cluster: Cluster) -> None:
     assert gone["removed"] == [left]
     with psycopg.connect(cluster.url, autocommit=True, options="-c search_path=llc") as connection:
         removal.remove(connection, cluster.folder.name, None, "ended", (1, None, None))
-    found = cluster.database.execute("select id from runs").fetchall()
-    assert [run for (run,) in found] == runs[2:]
+    rows = cluster.database.execute("select id from runs").fetchall()
+    assert [run for (run,) in rows] == runs[2:]
 
 
-def test_a_long_output_is_whole_in_the_database(cluster: Cluster) -> None:
-    """Of more than a megabyte the result has the ends; the copy is a document, which views do not fetch."""
+def test_long_output_is_complete_in_the_database(cluster: Cluster) -> None:
+    """The result of more than a megabyte has both ends; the copy is a document, which views do not fetch."""
     cluster.loop("job", first="yes | head -c 3000000; yes n | head -c 2000000 >&2", second="echo short")
     cluster.start()
     run = cluster.submit("job")
@@ -223,8 +227,8 @@ def test_a_long_output_is_whole_in_the_database(cluster: Cluster) -> None:
     copies = "select name, octet_length(data), data = decode(repeat(%s, octet_length(data) / 2), 'hex')"
     for stream, size, line in (("output", 3_000_000, "790a"), ("stderr", 2_000_000, "6e0a")):
         where = f"{copies} from documents where run = %s and name = %s"
-        found = cluster.database.execute(where, [line, run, f"outputs/1-{stream}.txt"]).fetchall()
-        assert found == [(f"outputs/1-{stream}.txt", size, True)]
+        rows = cluster.database.execute(where, [line, run, f"outputs/1-{stream}.txt"]).fetchall()
+        assert rows == [(f"outputs/1-{stream}.txt", size, True)]
     view = View(Address.parse(cluster.url), None, [run])
     try:
         assert not list(Path(view.root).rglob("*.txt"))
@@ -233,7 +237,7 @@ def test_a_long_output_is_whole_in_the_database(cluster: Cluster) -> None:
 
 
 def test_the_changes_of_a_run_without_git(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """`llc diff --db`: the files of a project that is no repository; only what differs is in the database."""
+    """`llc diff --db`: the files of a project without git; only differences are in the database."""
     (cluster.folder / ".loops/config.yaml").write_text("record_files: all\n")
     (cluster.folder / "large").write_bytes(os.urandom(1 << 20))
     cluster.loop("job", first="echo one > made", second="echo two >> made")
@@ -265,7 +269,9 @@ def _archive(name: str, data: bytes = b"") -> bytes:
 
 
 def test_the_output_of_an_action_is_shown_while_it_runs(cluster: Cluster) -> None:
-    """`attach --db` shows text of an action in progress, and the end; Ctrl-C with --stop stops the run."""
+    """`attach --db` shows the output of an action in progress, and the end; Ctrl-C with --stop stops the
+    run.
+    """
     cluster.loop("job", first="echo so-$((1+1)); while [ ! -e go ]; do sleep 0.02; done")
     cluster.start()
     run = cluster.submit("job")
@@ -287,7 +293,7 @@ def test_the_output_of_an_action_is_shown_while_it_runs(cluster: Cluster) -> Non
 
 
 def test_a_batch_is_submitted(cluster: Cluster) -> None:
-    """Loops and jobs enter the queue after all programs were checked; a wrong one submits nothing."""
+    """Loops and jobs are queued after all programs were checked; an invalid one submits nothing."""
     cluster.loop("one")
     cluster.loop("two")
     (cluster.folder / "jobs.jsonl").write_text('{"loop": "one"}\n{"loop": "two"}\n')
@@ -296,12 +302,12 @@ def test_a_batch_is_submitted(cluster: Cluster) -> None:
     assert cluster.database.execute("select count(*) from runs").fetchone() == (0,)
     runs = _db(cluster, "batch", "jobs.jsonl", "two", "--on", cluster.url).split()
     assert len(runs) == 3
-    told = [
+    data = [
         json.loads(line) for line in _db(cluster, "batch", "one", "--on", cluster.url, "--json").splitlines()
     ]
-    assert [(one["loop"], one["status"]) for one in told] == [("one", "queued")]
+    assert [(one["loop"], one["status"]) for one in data] == [("one", "queued")]
     cluster.start()
-    for run in (*runs, told[0]["run"]):
+    for run in (*runs, data[0]["run"]):
         assert cluster.await_status(run)["outcome"] == "success"
     for words in (("--resume",), ("one", "--at-once", "2")):
         refused = cluster.llc("batch", *words, "--on", cluster.url)
@@ -309,7 +315,7 @@ def test_a_batch_is_submitted(cluster: Cluster) -> None:
 
 
 def test_attach_with_stop_stops_the_run(cluster: Cluster) -> None:
-    """Ctrl-C in `attach --db --stop` asks the worker; without the action's end the run is stopped."""
+    """Ctrl-C in `attach --db --stop` notifies the worker; the run is stopped before the action ends."""
     cluster.loop("job", first="echo so-$((1+1)); while [ ! -e go ]; do sleep 0.02; done")
     cluster.start()
     run = cluster.submit("job")
@@ -329,7 +335,7 @@ def test_attach_with_stop_stops_the_run(cluster: Cluster) -> None:
     assert "Traceback" not in output.read_text()
 
 
-def test_the_page_shows_the_runs_of_the_database(cluster: Cluster, ended: str) -> None:
+def test_the_page_shows_the_runs_of_the_database(cluster: Cluster, ended_run: str) -> None:
     """`ui --db` serves a run of a worker, and Ctrl-C ends it."""
     words = [sys.executable, "-m", "llc", "ui", "--db", cluster.url]
     with subprocess.Popen(words, cwd=cluster.folder, stdout=subprocess.PIPE, text=True) as it:
@@ -338,7 +344,7 @@ def test_the_page_shows_the_runs_of_the_database(cluster: Cluster, ended: str) -
             base, _, token = it.stdout.readline().strip().partition("/#token=")
             request = urllib.request.Request(f"{base}/api/runs", headers={"Authorization": f"Bearer {token}"})
             with urllib.request.urlopen(request, timeout=LIMIT_S) as told:
-                assert ended in told.read().decode()
+                assert ended_run in told.read().decode()
             it.send_signal(signal.SIGINT)
             it.wait(LIMIT_S)
         finally:

@@ -1,4 +1,4 @@
-"""`llc worker`: runs of the queue are driven by any worker, and continue after kills, freezes and outages."""
+"""`llc worker`: any worker drives the runs of the queue, which survive kills, freezes and outages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ states:
 
 
 def test_a_run_is_submitted_and_driven(cluster: Cluster) -> None:
-    """Queued without a worker, then driven to its end; the journal is that of any run."""
+    """Queued without a worker, then driven to its end; the journal is the usual one."""
     cluster.loop("job")
     run = cluster.submit("job")
     assert cluster.row(run)["status"] == "queued"
@@ -41,7 +41,7 @@ def test_a_run_is_submitted_and_driven(cluster: Cluster) -> None:
     assert set(cluster.log().values()) == {1}
     worker.terminate()
     assert worker.wait(LIMIT_S) == 0
-    assert "drained: 2 success" in cluster.said()
+    assert "drained: 2 success" in cluster.output()
     assert not list(cluster.folder.glob(".loops/.cluster/*"))
 
 
@@ -59,11 +59,11 @@ def test_a_killed_worker_is_replaced(cluster: Cluster) -> None:
     assert cluster.log() == Counter(f"{run}/{seq} {what}" for seq in (1, 2) for what in ("begins", "ends"))
     assert [event["event"] for event in cluster.events(run)].count("action_complete") == 2
     assert cluster.row(run)["epoch"] == 4  # of the client, two workers, and the burial of one
-    assert "is dead; its runs continue" in cluster.said()
+    assert "is dead; its runs continue" in cluster.output()
 
 
 def test_a_frozen_worker_is_replaced_and_leaves(cluster: Cluster) -> None:
-    """SIGSTOP: another worker continues after the lease; the frozen one writes nothing and exits."""
+    """After SIGSTOP another worker continues after the lease; the frozen one writes nothing and exits."""
     cluster.loop("job", second="while [ ! -e go ]; do sleep 0.02; done")
     cluster.start()
     cluster.start()
@@ -78,13 +78,12 @@ def test_a_frozen_worker_is_replaced_and_leaves(cluster: Cluster) -> None:
     assert cluster.await_status(run)["outcome"] == "success"
     events = cluster.events(run)
     assert [event["event"] for event in events].count("action_complete") == 2
-    assert "declared dead by another worker" in cluster.said()
+    assert "declared dead by another worker" in cluster.output()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_drained_worker_hands_its_runs_back(cluster: Cluster, number: int) -> None:
-    """SIGTERM, or a closed terminal: the action in progress ends, the next one is another worker's; nothing
-    is performed twice."""
+def test_drained_worker_returns_its_runs(cluster: Cluster, number: int) -> None:
+    """After SIGTERM or a closed terminal the action in progress ends, and another worker continues."""
     cluster.loop("job", first="while [ ! -e go ]; do sleep 0.02; done")
     first = cluster.start()
     run = cluster.submit("job")
@@ -96,7 +95,7 @@ def test_a_drained_worker_hands_its_runs_back(cluster: Cluster, number: int) -> 
     assert first.wait(LIMIT_S) == 0
     found = cluster.row(run)
     assert (found["status"], found["segment"]) == ("queued", 2)
-    # Neither the client nor the worker has left a row.
+    # Neither the client nor the worker left a row.
     assert cluster.database.execute("select id from workers").fetchall() == []
     cluster.start()
     cluster.await_status(run)
@@ -104,7 +103,7 @@ def test_a_drained_worker_hands_its_runs_back(cluster: Cluster, number: int) -> 
 
 
 def test_an_action_that_does_not_end_is_stopped_by_a_drain(cluster: Cluster) -> None:
-    """After `--drain` seconds it gets SIGTERM, and the run is continued elsewhere."""
+    """After `--drain` seconds it gets SIGTERM, and the run continues elsewhere."""
     cluster.loop("job", first="[ -e go ] || sleep 600")
     first = cluster.start("--drain", "0")
     run = cluster.submit("job")
@@ -124,9 +123,9 @@ def test_labels_choose_the_worker(cluster: Cluster) -> None:
     cluster.start("--label", "cpu")
     special = cluster.submit("job", "--label", "gpu")
     for words in (("status", special), ("list", "--running")):
-        shown = cluster.llc(*words, "--db", cluster.url)
-        assert "a worker with the labels gpu" in shown.stdout, shown.stdout + shown.stderr
-    assert "queued, waits for a worker" in shown.stdout
+        result = cluster.llc(*words, "--db", cluster.url)
+        assert "a worker with the labels gpu" in result.stdout, result.stdout + result.stderr
+    assert "queued, waits for a worker" in result.stdout
     plain = cluster.submit("plain")
     cluster.await_status(plain)
     assert cluster.row(special)["status"] == "queued"
@@ -137,31 +136,31 @@ def test_labels_choose_the_worker(cluster: Cluster) -> None:
 def test_a_worker_without_the_tools_leaves_a_run_to_others(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A program that lacks its agent there waits in the queue, with the reason; another worker takes it."""
+    """A program whose agent is missing waits in the queue, with the reason; another worker takes it."""
     (cluster.folder / ".loops/asks.yaml").write_text(ASKS)
     run = cluster.submit("asks", "--no-preflight", "--label", "agents")
 
     def waits_for() -> str:
-        shown = cluster.llc("status", run, "--db", cluster.url, "--json")
-        told = json.loads(shown.stdout)
-        assert told["status"] == "queued"
-        return str(told["waits_for"])
+        result = cluster.llc("status", run, "--db", cluster.url, "--json")
+        data = json.loads(result.stdout)
+        assert data["status"] == "queued"
+        return str(data["waits_for"])
 
     assert "a worker with the labels agents" in waits_for()
     cluster.start("--label", "agents")
-    postgres.until(lambda: "is for another worker" in cluster.said())
+    postgres.until(lambda: "is for another worker" in cluster.output())
     postgres.until(lambda: cluster.row(run)["status"] == "queued")
     assert "codex" in waits_for()
-    place = tmp_path_factory.mktemp("bin")
-    (place / "codex").write_text("#!/bin/sh\necho done\n")
-    (place / "codex").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
+    folder = tmp_path_factory.mktemp("bin")
+    (folder / "codex").write_text("#!/bin/sh\necho done\n")
+    (folder / "codex").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     cluster.start("--label", "agents")
     postgres.until(lambda: cluster.row(run)["status"] == "ended" or cluster.row(run)["epoch"] > 2)
 
 
-def test_runs_of_one_scope_follow_each_other(cluster: Cluster) -> None:
-    """Two workers, one path: never two at once, in order of arrival."""
+def test_runs_of_one_scope_are_sequential(cluster: Cluster) -> None:
+    """Two workers, one path: one run at a time, in order of arrival."""
     cluster.loop("job", first="sleep 0.05", scope="src")
     cluster.start()
     cluster.start()
@@ -174,7 +173,7 @@ def test_runs_of_one_scope_follow_each_other(cluster: Cluster) -> None:
 
 
 def test_a_queued_run_names_the_run_that_has_its_paths(cluster: Cluster) -> None:
-    """`status` and `list` say which run is in the way."""
+    """`status` and `list` name the blocking run."""
     cluster.loop("job", first="while [ ! -e go ]; do sleep 0.02; done", scope="src")
     cluster.loop("part", scope="src/inner")
     cluster.start()
@@ -187,25 +186,25 @@ def test_a_queued_run_names_the_run_that_has_its_paths(cluster: Cluster) -> None
     cluster.database.execute("listen llc_work")
     (cluster.folder / "go").touch()
     cluster.await_status(second)
-    # The worker of the second run may be another one: the end of the first wakes them all.
+    # Another worker may have the second run: the end of the first one wakes all workers.
     woken = cluster.database.notifies(timeout=10, stop_after=1)
     assert [notice.payload for notice in woken][:1] == [f"llc:{cluster.folder.name}"]
 
 
-def test_a_queue_is_of_one_project(cluster: Cluster) -> None:
-    """A worker neither reads nor is woken by what other projects have queued."""
+def test_queue_belongs_to_one_project(cluster: Cluster) -> None:
+    """A worker neither reads nor is woken by the queues of other projects."""
     cluster.loop("job")
     cluster.database.execute("listen llc_work")
     run = cluster.submit("job")
     queue = f"llc:{cluster.folder.name}"
-    found = cluster.database.execute(
+    rows = cluster.database.execute(
         "select queue_name from llc_dbos.workflow_status where workflow_uuid = %s", [f"{run}/1"]
     ).fetchall()
-    assert found == [(queue,)]
+    assert rows == [(queue,)]
     assert {notice.payload for notice in cluster.database.notifies(timeout=10, stop_after=1)} == {queue}
 
 
-def test_a_run_in_the_queue_of_before_is_queued_again(cluster: Cluster) -> None:
+def test_run_in_the_former_queue_is_queued_again(cluster: Cluster) -> None:
     """Before format 13 all projects had one queue."""
     cluster.loop("job")
     run = cluster.submit("job")
@@ -215,23 +214,23 @@ def test_a_run_in_the_queue_of_before_is_queued_again(cluster: Cluster) -> None:
     assert cluster.await_status(run)["outcome"] == "success"
 
 
-def test_a_worker_takes_no_more_than_it_can(cluster: Cluster) -> None:
-    """`--at-once 2`: two actions run, the third one waits."""
+def test_at_once_limits_concurrent_runs(cluster: Cluster) -> None:
+    """With `--at-once 2` two actions run, the third one waits."""
     for name in ("a", "b", "c"):
         cluster.loop(name, first="while [ ! -e go ]; do sleep 0.02; done")
     cluster.start("--at-once", "2")
     runs = [cluster.submit(name) for name in ("a", "b", "c")]
     postgres.until(lambda: sum("/1 begins" in line for line in cluster.log()) == 2)
     running = "select count(*) from runs where status = 'running'"
-    found = cluster.database.execute(running).fetchone()
-    assert found == (2,)
+    rows = cluster.database.execute(running).fetchone()
+    assert rows == (2,)
     (cluster.folder / "go").touch()
     for run in runs:
         cluster.await_status(run)
 
 
 def test_all_runs_survive_restarts_of_the_server(tmp_path: Path, own_server: postgres.Server) -> None:
-    """Immediate restarts in the middle of runs: none is lost, no finished action is repeated."""
+    """After immediate restarts in the middle of runs, no run is lost and no finished action is repeated."""
     cluster = Cluster(tmp_path, postgres.cluster_database(own_server.url("postgres")))
     try:
         for number in range(4):
@@ -266,42 +265,42 @@ def test_a_run_that_cannot_be_driven_is_stopped(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("words", [("--background",), ("--queue",), ("--profile",), ("--jobs", "2")])
-def test_options_of_a_process_are_refused(cluster: Cluster, words: tuple[str, ...]) -> None:
+def test_process_options_with_on_are_an_error(cluster: Cluster, words: tuple[str, ...]) -> None:
     cluster.loop("job")
-    found = cluster.llc("run", "job", "--on", cluster.url, *words)
-    assert found.returncode == 2
-    assert "error[bad-option]" in found.stderr
+    result = cluster.llc("run", "job", "--on", cluster.url, *words)
+    assert result.returncode == 2
+    assert "error[bad-option]" in result.stderr
     assert os.listdir(cluster.folder / ".loops") == ["job.yaml"]
 
 
 def test_a_label_needs_a_cluster(cluster: Cluster) -> None:
     cluster.loop("job")
-    found = cluster.llc("run", "job", "--label", "gpu")
-    assert found.returncode == 2
-    assert "`--on`" in found.stderr
+    result = cluster.llc("run", "job", "--label", "gpu")
+    assert result.returncode == 2
+    assert "`--on`" in result.stderr
 
 
-def test_a_run_is_looked_at_and_stopped_from_anywhere(cluster: Cluster, tmp_path_factory: Any) -> None:
-    """`status`, `logs`, `history`, `stop` and `resume` of a run on another machine."""
+def test_run_is_inspected_and_stopped_from_another_machine(cluster: Cluster, tmp_path_factory: Any) -> None:
+    """`status`, `logs`, `history`, `stop` and `resume`."""
     cluster.loop("job", second="while [ ! -e go ]; do sleep 0.02; done")
     cluster.start()
     run = cluster.submit("job")
     cluster.await_log("/2 begins")
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    other_folder = tmp_path_factory.mktemp("elsewhere")
 
     def llc(*words: str) -> str:
-        found = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "llc", *words],
-            cwd=elsewhere,
+            cwd=other_folder,
             capture_output=True,
             text=True,
             timeout=LIMIT_S,
         )
-        assert found.returncode == 0, found.stderr
-        return found.stdout
+        assert result.returncode == 0, result.stderr
+        return result.stdout
 
-    told = json.loads(llc("status", run, "--db", cluster.url, "--json"))
-    assert (told["run"], told["status"]) == (run, "running")
+    data = json.loads(llc("status", run, "--db", cluster.url, "--json"))
+    assert (data["run"], data["status"]) == (run, "running")
     assert run in llc("status", "--db", cluster.url)
     assert "one" in llc("logs", "job", "--db", cluster.url)
     stopped = json.loads(llc("stop", run, "--db", cluster.url, "--wait", "60", "--json"))
@@ -313,7 +312,7 @@ def test_a_run_is_looked_at_and_stopped_from_anywhere(cluster: Cluster, tmp_path
     cluster.await_status(run)
     assert run in llc("history", "--db", cluster.url)
     assert json.loads(llc("profile", run, "--db", cluster.url, "--json"))
-    assert not os.listdir(elsewhere)
+    assert not os.listdir(other_folder)
 
 
 def test_a_queued_run_is_stopped(cluster: Cluster) -> None:
@@ -327,9 +326,9 @@ def test_a_queued_run_is_stopped(cluster: Cluster) -> None:
     other = cluster.submit("job")
     cluster.await_status(other)
     assert cluster.row(run)["status"] == "stopped"
-    shown = cluster.llc("status", run, "--db", cluster.url)
-    assert f"{run}: interrupted" in shown.stdout
-    assert f"Resume with: llc resume {run} --on URL" in shown.stdout
+    result = cluster.llc("status", run, "--db", cluster.url)
+    assert f"{run}: interrupted" in result.stdout
+    assert f"Resume with: llc resume {run} --on URL" in result.stdout
     listed = cluster.llc("list", "--running", "--db", cluster.url, "--json")
     assert json.loads(listed.stdout)[0]["status"] == "interrupted"
     cluster.database.execute("update runs set outcome = 'no room' where id = %s", [run])
@@ -347,14 +346,14 @@ def test_a_queued_run_is_stopped(cluster: Cluster) -> None:
 
 
 def test_a_question_is_answered_from_anywhere(cluster: Cluster) -> None:
-    """The run on a worker gets the answer that was given in the database, once."""
+    """The run gets the answer given in the database once."""
     (cluster.folder / ".loops" / "job.sexp").write_text('(ask "well?")')
     cluster.start()
     run = cluster.submit("job")
 
     def questions() -> list[Any]:
-        found = cluster.llc("answer", run, "--db", cluster.url, "--json")
-        return list(json.loads(found.stdout)) if found.returncode == 0 else []
+        result = cluster.llc("answer", run, "--db", cluster.url, "--json")
+        return list(json.loads(result.stdout)) if result.returncode == 0 else []
 
     postgres.until(questions)
     answered = cluster.llc("answer", run, "quite", "--db", cluster.url)
@@ -366,7 +365,7 @@ def test_a_question_is_answered_from_anywhere(cluster: Cluster) -> None:
 
 
 def test_metrics_are_text_for_prometheus(cluster: Cluster) -> None:
-    """Each line is a comment or a sample; names of any characters are escaped."""
+    """Each line is a comment or a sample; any characters in names are escaped."""
     cluster.loop("job")
     run = cluster.submit("job")
     assert 'llc_workers{state="live"} 0' in cluster.llc("db", "metrics", "--db", cluster.url).stdout

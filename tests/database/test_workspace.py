@@ -1,4 +1,4 @@
-"""Workspaces: a run works on a checkout of a repository, on whichever machine, and returns a branch."""
+"""Workspaces: a run works on a checkout of a repository, on any machine, and returns a branch."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 class Machines(Cluster):
-    """A repository, a user's clone of it, and the folders of two workers that share no files."""
+    """A repository, a user's clone of it, and the folders of two workers without shared files."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self.origin = folder / "origin.git"
@@ -73,7 +73,8 @@ class Machines(Cluster):
     def worker(self, number: int, *words: str) -> Process | subprocess.Popen[str]:
         return self.start(*words, folder=self.places[number])
 
-    def said(self) -> str:
+    def output(self) -> str:
+        """Output of all workers."""
         return "".join(path.read_text() for path in sorted(self.folder.glob("worker-*.txt")))
 
     def branch(self, run: str, path: str) -> str:
@@ -81,7 +82,7 @@ class Machines(Cluster):
         return git(self.origin, "show", f"llc/{run}:{path}")
 
     def wait_for(self, name: str) -> str:
-        """The command that waits until a test has made the file `name`, and says that it does."""
+        """A command that waits until the test creates the file `name`, and signals that it waits."""
         return f"touch {self.signals}/{name}.waits; while [ ! -e {self.signals}/{name} ]; do sleep 0.02; done"
 
     def await_signal(self, name: str) -> None:
@@ -95,8 +96,8 @@ def machines(tmp_path: Path, database: str) -> Iterator[Machines]:
     made.close()
 
 
-def test_uncommitted_files_go_and_a_branch_comes_back(machines: Machines) -> None:
-    """The run sees the files as they were at its submission, in a folder of its own."""
+def test_uncommitted_files_are_sent_and_a_branch_is_returned(machines: Machines) -> None:
+    """The run sees the files at its submission, in its own folder."""
     machines.write("cat file new > both; rm file", "echo more >> new")
     (machines.folder / "file").write_text("changed\n")
     (machines.folder / "new").write_text("untracked\n")
@@ -115,16 +116,16 @@ def test_uncommitted_files_go_and_a_branch_comes_back(machines: Machines) -> Non
         git(machines.origin, "log", "--format=%an %s", f"llc/{run}") == f"llc llc: {run}: success\na@b first"
     )
     assert os.listdir(machines.places[0]) == [".loops"]
-    postgres.until(lambda: f"its files are in the branch llc/{run}" in machines.said())
+    postgres.until(lambda: f"its files are in the branch llc/{run}" in machines.output())
 
 
-def test_runs_of_a_batch_have_checkouts_of_their_own(machines: Machines) -> None:
-    """`batch --on`: each run returns a branch of its own."""
+def test_runs_of_a_batch_have_separate_checkouts(machines: Machines) -> None:
+    """`batch --on`: each run returns its own branch."""
     machines.write("echo $LLC_RUN_ID >> file", "true")
     jobs = machines.folder / "two.jsonl"
     jobs.write_text(2 * (json.dumps({"loop": "job", "scope": []}) + "\n"))
-    found = machines.llc("batch", str(jobs), "--on", machines.url)
-    assert found.returncode == 0, found.stderr
+    result = machines.llc("batch", str(jobs), "--on", machines.url)
+    assert result.returncode == 0, result.stderr
     machines.worker(0)
     runs = [run for (run,) in machines.database.execute("select id from runs").fetchall()]
     assert len(runs) == 2
@@ -136,7 +137,7 @@ def test_runs_of_a_batch_have_checkouts_of_their_own(machines: Machines) -> None
 def test_the_changes_of_a_run_are_shown_from_anywhere(
     machines: Machines, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """`llc diff --db` of a run that two machines have driven, in a folder that has nothing of it."""
+    """`llc diff --db` of a run that two machines have driven, in an empty folder."""
     for place in machines.places:
         (place / ".loops/config.yaml").write_text("record_files: all\n")
     (machines.folder / "file").write_text("dirty\n")
@@ -152,18 +153,18 @@ def test_the_changes_of_a_run_are_shown_from_anywhere(
     def diff(*words: str) -> subprocess.CompletedProcess[str]:
         return machines.llc("diff", run, *words, "--db", machines.url, folder=away)
 
-    begun = diff("--name-only")
-    assert (begun.returncode, begun.stdout) == (0, "added\ndeep/er/y\n"), begun.stderr
+    result = diff("--name-only")
+    assert (result.returncode, result.stdout) == (0, "added\ndeep/er/y\n"), result.stderr
     machines.worker(1)
     first.kill()
     postgres.until(lambda: machines.row(run)["epoch"] >= 4)
     (machines.signals / "go").touch()
     assert machines.await_status(run)["outcome"] == "success"
-    whole = diff()
-    assert whole.returncode == 0, whole.stderr
-    assert "-dirty\n" not in whole.stdout
-    assert "+++ b/file\n@@ -1 +1,2 @@\n dirty\n+two\n" in whole.stdout
-    assert "+one\n" in whole.stdout
+    complete = diff()
+    assert complete.returncode == 0, complete.stderr
+    assert "-dirty\n" not in complete.stdout
+    assert "+++ b/file\n@@ -1 +1,2 @@\n dirty\n+two\n" in complete.stdout
+    assert "+one\n" in complete.stdout
     assert "added" not in diff("two").stdout
     assert [file["path"] for file in json.loads(diff("one", "--json").stdout)["files"]] == [
         "added",
@@ -172,19 +173,21 @@ def test_the_changes_of_a_run_are_shown_from_anywhere(
     unknown = diff("three")
     assert (unknown.returncode, "error[no-such-point]" in unknown.stderr) == (2, True), unknown.stderr
     patch = away / "patch"
-    patch.write_text(whole.stdout)
+    patch.write_text(complete.stdout)
     git(machines.folder, "apply", "--check", str(patch))
     assert os.listdir(away) == ["patch"]
     machines.database.execute("update documents set data = 'no pack' where starts_with(name, 'kept-trees/')")
     damaged = diff()
     assert (damaged.returncode, "error[no-tree]" in damaged.stderr) == (2, True), damaged.stderr
     machines.database.execute("delete from documents where starts_with(name, 'kept-trees/')")
-    gone = diff()
-    assert (gone.returncode, "error[no-tree]" in gone.stderr) == (2, True), gone.stderr
+    missing = diff()
+    assert (missing.returncode, "error[no-tree]" in missing.stderr) == (2, True), missing.stderr
 
 
 def test_another_machine_continues_with_the_files(machines: Machines) -> None:
-    """kill -9 in the second action: it is repeated elsewhere on what the first one left, and nothing else."""
+    """After kill -9 in the second action, only this one is repeated elsewhere, on the files of the first
+    one.
+    """
     machines.write(
         "echo one >> log; git add log; git commit -q -m mine log; echo two >> log",
         f"echo half >> log; [ -e {machines.signals}/go ] || {{ {machines.wait_for('go')}; }}",
@@ -203,7 +206,7 @@ def test_another_machine_continues_with_the_files(machines: Machines) -> None:
 
 
 def test_the_process_of_a_run_is_killed(machines: Machines) -> None:
-    """The worker lives: the run returns to the queue at once, and continues."""
+    """The worker is alive: the run returns to the queue at once, and continues."""
     machines.write("echo one >> log", f"echo $PPID > {machines.signals}/pid; {machines.wait_for('go')}")
     worker = machines.worker(0)
     run = machines.submit("job")
@@ -214,11 +217,11 @@ def test_the_process_of_a_run_is_killed(machines: Machines) -> None:
     assert machines.await_status(run)["outcome"] == "success"
     assert machines.branch(run, "log") == "one"
     assert worker.poll() is None
-    assert f"the process of {run} was killed; the run continues" in machines.said()
+    assert f"the process of {run} was killed; the run continues" in machines.output()
 
 
-def test_a_drained_worker_hands_the_files_on(machines: Machines) -> None:
-    """SIGTERM: the action ends here, the next one begins elsewhere with its files."""
+def test_drained_worker_passes_the_files_on(machines: Machines) -> None:
+    """After SIGTERM the action ends here, and the next one starts elsewhere with its files."""
     machines.write(f"{machines.wait_for('go')}; echo one >> log", "echo two >> log")
     first = machines.worker(0)
     run = machines.submit("job")
@@ -246,8 +249,8 @@ def test_a_run_is_stopped_and_resumed(machines: Machines) -> None:
     assert machines.branch(run, "log") == "one"
 
 
-def test_a_ref_is_worked_on(machines: Machines) -> None:
-    """A tag of the repository, whatever the user's files are; nothing changed, so no branch."""
+def test_run_on_a_ref(machines: Machines) -> None:
+    """A tag of the repository, independent of the user's files; without changes there is no branch."""
     git(machines.folder, "tag", "v1")
     git(machines.folder, "push", "-q", "origin", "v1")
     machines.configure(f"workspace: {{repo: ../../{machines.origin.name}, ref: v1}}\n")
@@ -261,13 +264,13 @@ def test_a_ref_is_worked_on(machines: Machines) -> None:
 
 
 def test_many_changes_need_few_packs(machines: Machines) -> None:
-    """A pack from time to time needs none before it, and those are removed."""
+    """A complete pack from time to time replaces the earlier ones, which are removed."""
     (machines.folder / ".loops/job.sexp").write_text(
         '(for-each (lambda (n) (system:execute_shell_command "echo x >> log" (timeout 60))) (range 70))'
     )
     run = machines.submit("job")
     machines.worker(0)
-    assert machines.await_status(run)["outcome"] == "success", machines.said()
+    assert machines.await_status(run)["outcome"] == "success", machines.output()
     assert machines.branch(run, "log").split() == 70 * ["x"]
     packs = machines.database.execute(
         "select name from documents where run = %s and starts_with(name, 'workspace/') order by name", [run]
@@ -277,7 +280,7 @@ def test_many_changes_need_few_packs(machines: Machines) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("invalidate", "message"),
     [
         (lambda machines: machines.configure("workspace: {ref: absent}\n"), "neither a branch nor a tag"),
         (lambda machines: machines.configure("workspace: {repo: /nowhere/x.git}\n"), "cannot be submitted"),
@@ -290,24 +293,24 @@ def test_many_changes_need_few_packs(machines: Machines) -> None:
     ],
     ids=["ref", "repository", "remote", "option", "command"],
 )
-def test_a_workspace_that_cannot_be_submitted(
-    machines: Machines, spoil: Callable[[Machines], object], told: str
+def test_invalid_workspace_is_not_submitted(
+    machines: Machines, invalidate: Callable[[Machines], object], message: str
 ) -> None:
-    """Refused with the reason, and no run is left."""
+    """The error has a reason, and no run is created."""
     machines.write("true", "true")
-    spoil(machines)
-    found = machines.llc("run", "job", "--on", machines.url)
-    assert found.returncode == 1
-    assert "error[bad-workspace]" in found.stderr
-    assert told in found.stderr
-    assert "Traceback" not in found.stderr
+    invalidate(machines)
+    result = machines.llc("run", "job", "--on", machines.url)
+    assert result.returncode == 1
+    assert "error[bad-workspace]" in result.stderr
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
     assert machines.database.execute("select count(*) from runs").fetchone() == (0,)
 
 
 def test_a_token_of_the_repository_is_in_no_message() -> None:
-    with pytest.raises(NoTree) as found:
+    with pytest.raises(NoTree) as error:
         workspace._commit_of("gone", {}, "https://me:t0ken@git.example/app.git")
-    assert str(found.value) == "https://me:***@git.example/app.git has neither a branch nor a tag `gone`"
+    assert str(error.value) == "https://me:***@git.example/app.git has neither a branch nor a tag `gone`"
 
 
 HOSTILE_ROWS = (
@@ -328,8 +331,8 @@ def test_hostile_rows_of_a_workspace(machines: Machines) -> None:
     machines.write(f"echo $LLC_RUN_ID >> {machines.signals}/performed", "true")
     jobs = machines.folder / "jobs.jsonl"
     jobs.write_text((len(HOSTILE_ROWS) + 1) * (json.dumps({"loop": "job", "scope": []}) + "\n"))
-    found = machines.llc("batch", str(jobs), "--on", machines.url)
-    assert found.returncode == 0, found.stderr
+    result = machines.llc("batch", str(jobs), "--on", machines.url)
+    assert result.returncode == 0, result.stderr
     sound, *runs = [run for (run,) in machines.database.execute("select id from runs").fetchall()]
     for run, (name, data) in zip(runs, HOSTILE_ROWS, strict=True):
         machines.database.execute(
@@ -344,10 +347,10 @@ def test_hostile_rows_of_a_workspace(machines: Machines) -> None:
     assert machines.await_status(sound)["outcome"] == "success"
     assert (machines.signals / "performed").read_text() == f"{sound}\n"
     assert worker.poll() is None
-    assert "Traceback" not in machines.said(), machines.said()
+    assert "Traceback" not in machines.output(), machines.output()
 
 
-def test_a_repository_that_refuses_the_result(machines: Machines) -> None:
+def test_repository_that_rejects_the_result(machines: Machines) -> None:
     """The run has ended; its worker names the reason, and `llc resume` pushes the files again."""
     machines.write("true", "echo new > new")
     hook = machines.origin / "hooks/pre-receive"
@@ -356,26 +359,26 @@ def test_a_repository_that_refuses_the_result(machines: Machines) -> None:
     run = machines.submit("job")
     machines.worker(0)
     assert machines.await_status(run)["outcome"] == "success"
-    postgres.until(lambda: "its files were not returned" in machines.said())
+    postgres.until(lambda: "its files were not returned" in machines.output())
     hook.unlink()
     resumed = machines.llc("resume", run, "--on", machines.url)
     assert (resumed.returncode, resumed.stdout) == (0, f"{run}\n"), resumed.stderr
     assert machines.await_status(run)["outcome"] == "success"
     assert machines.branch(run, "new") == "new"
-    postgres.until(lambda: f"its files are in the branch llc/{run}" in machines.said())
+    postgres.until(lambda: f"its files are in the branch llc/{run}" in machines.output())
     again = machines.llc("resume", run, "--on", machines.url)
     assert (again.returncode, "is stopped in" in again.stderr) == (1, True), again.stderr
 
 
 def test_a_fork_has_the_files_of_its_point(machines: Machines) -> None:
-    """Those after the last shared effect; what comes of it is a branch of its own."""
+    """The files after the last shared effect; its result is a separate branch."""
     machines.write("echo one > made", "echo two >> made")
     machines.worker(0)
     run = machines.submit("job")
     machines.await_status(run)
     assert machines.branch(run, "made") == "one\ntwo"
-    made = machines.llc("fork", run, "--at", "2", "--on", machines.url, "--quiet")
-    assert made.returncode == 0, made.stderr
-    forked = made.stdout.strip()
+    result = machines.llc("fork", run, "--at", "2", "--on", machines.url, "--quiet")
+    assert result.returncode == 0, result.stderr
+    forked = result.stdout.strip()
     assert machines.await_status(forked)["outcome"] == "success"
     assert machines.branch(forked, "made") == "one\ntwo"

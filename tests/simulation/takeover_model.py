@@ -80,7 +80,7 @@ class Model:
     - `lock`: a claim does not check whether the owner is dead
     - `server start`: a free lock counts after a restart of the server
     - `doubt`: an effect that has started is performed again
-    - `start`: an effect is performed again before its start is recorded
+    - `start`: an effect is performed before its start is recorded
     """
 
     def __init__(

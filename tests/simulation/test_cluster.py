@@ -8,7 +8,7 @@ import pytest
 
 from .cluster import clustered
 from .simulation import Simulation, installed
-from .test_simulation import shown
+from .test_simulation import failure_text
 
 # Seeds of former defects: a segment whose answer was lost, one taken by a dead worker, one delivered twice;
 # `mutants.py` has each of these. 14: a worker that was declared dead in an outage starts a segment. 295: an
@@ -28,4 +28,4 @@ def test_promises_hold(seed: int, simulate: object) -> None:
     ends.
     """
     simulation: Simulation = simulate(seed, None)  # type: ignore[operator]
-    assert simulation.error is None, shown(simulation, " --database")
+    assert simulation.error is None, failure_text(simulation, " --database")
