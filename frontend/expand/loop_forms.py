@@ -242,7 +242,14 @@ def expand_note(x: Context, datum: Form, scope: Scope) -> Steps:
     return Note(kind, fields, span=datum.span)
 
 
-@form("effect:parallel", "(effect:parallel function list)", "Calls at once.", 2, 2, is_internal=True)
+@form(
+    "effect:parallel",
+    "(effect:parallel function list)",
+    "Call a function for each item, concurrently.",
+    2,
+    2,
+    is_internal=True,
+)
 def expand_parallel(x: Context, datum: Form, scope: Scope) -> Steps:
     function = yield datum.items[1], scope
     items = yield datum.items[2], scope

@@ -130,7 +130,7 @@ class _Checker:
                     yield unused_key(loop.agent, key, why, f"leave out `{key}`")
         for key, hook in hooks_in(loop.hooks, *REPORTING):
             if hook.on_failure == FAIL:
-                why = f"what `{key}` runs after is reported whatever the hook does"
+                why = f"a failure of an `{key}` hook is only recorded"
                 yield unused_key(hook, "on_failure", why, place="on_failure")
         if loop.maintain_delay is not None and not loop.maintain:
             yield unused_key(loop, "maintain_delay", "the loop has no `maintain: true`")
@@ -220,7 +220,9 @@ class _Checker:
             elif target is not None:
                 yield from self.fixed_target(target, loop.span_of(key), label)
         if loop.on_max_steps is not None and loop.max_steps is None and not loop.flawed:
-            yield unused_key(loop, "on_max_steps", "nothing limits the states entered", "add `max_steps`")
+            yield unused_key(
+                loop, "on_max_steps", "the number of entered states has no limit", "add `max_steps`"
+            )
         if loop.initial or not loop.flawed:
             if loop.initial == CURRENT:
                 yield Diagnostic(
@@ -233,7 +235,7 @@ class _Checker:
         reachable = graph.reachable()
         for number, state in enumerate(loop.states.values()):
             if number not in reachable and not loop.flawed:
-                message = f"nothing leads to state `{state.name}`"
+                message = f"no route leads to state `{state.name}`"
                 yield _warning("unreachable-state", message, state.span_of("name"), "never entered")
         stuck = sorted(reachable - graph.can_finish() - {graph.any_state})
         # An explicit limit is the intended end of such a loop.

@@ -77,7 +77,7 @@ def _check_retries(state: StateSpec) -> Iterator[Diagnostic]:
         and state.max_retries is None
         and state.retryable_exit_codes is None
     ):
-        why = "nothing limits how often the state is entered in a row"
+        why = "the number of consecutive entries has no limit"
         yield unused_key(state, "on_retry_exhausted", why, "add `max_retries`")
 
 

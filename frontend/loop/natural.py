@@ -26,7 +26,9 @@ from .schema import Loop, LoopSettings
 
 LOCK = "natural.lock"
 VERSION = 1
-_HEADER = "# What a model made of the loops here in `paradigm: natural`; `llc create --pin` writes it.\n"
+_HEADER = (
+    "# Loops that a model generated for `paradigm: natural` in this folder; written by `llc create --pin`.\n"
+)
 _NOT_SETTINGS = ("name", "description", "tools")
 
 
@@ -155,7 +157,12 @@ def _read(path: str) -> _Lock:
         raise CompileError(document.diagnostics or [_damaged_lock(document, None, "it is empty")], [source])
     if not isinstance(root, Mapping) or _scalar(root, "version") != VERSION:
         raise CompileError(
-            [_damaged_lock(document, root, f"it has no `version: {VERSION}`; a newer llc wrote it")], [source]
+            [
+                _damaged_lock(
+                    document, root, f"it has no `version: {VERSION}`; a newer llc may have written it"
+                )
+            ],
+            [source],
         )
     pins = root.entries.get("pins")
     entries = {}
@@ -200,7 +207,7 @@ def _spec_of(lock: _Lock, node: Mapping) -> tuple[WrittenSpec | None, Document]:
     inner = read_document(source)
     spec = read_tree(inner)
     if isinstance(spec, NaturalSpec):
-        inner.report(Diagnostic("damaged-lock", "the pinned loop is a description in words again", spec.span))
+        inner.report(Diagnostic("damaged-lock", "the pinned loop has `paradigm: natural` itself", spec.span))
         return None, inner
     return spec, inner
 

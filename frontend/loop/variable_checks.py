@@ -379,7 +379,7 @@ class _Checker:
         is_error = variable.default is None and self.loop.checks == "early"
         severity = "error" if is_error else "warning"
         yield Diagnostic(
-            "unset-capture", f"nothing captures `{name}`", self.span_of(text, variable), "", help, severity
+            "unset-capture", f"no state captures `{name}`", self.span_of(text, variable), "", help, severity
         )
 
     def maybe_unset(

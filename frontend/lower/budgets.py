@@ -72,6 +72,6 @@ def unbounded_calls(loop: Loop, callees: Mapping[str, str], references: Referenc
                 "unbounded-budget",
                 f"this may use {shown}, but the budget of the loop does not count it",
                 loop.states[state].span_of("call", "loop", "parallel"),
-                "nothing counts what it spends",
-                "let a state of the loop ask, or bound the run, which counts all of it: --budget UNIT=N",
+                "these calls are outside of the loop's budget",
+                "make the call in a state of the loop, or limit the whole run: --budget UNIT=N",
             )

@@ -1,9 +1,11 @@
 """Recovery from missing closing brackets, by indentation.
 
-The contents of a form are indented further than the form, so a line that is not shows that a form before it
-should have ended. A form that begins in the first column ends the search for the one before it. Where the
-indentation contradicts the brackets that exist, it proves nothing, and the missing ones are added at the end
-of their form. The result is a guess: it is used for diagnostics, never for the meaning of a program.
+The contents of a form are indented further than the form. A line that is not indented further shows that a
+form before it should have ended. A form that begins in the first column ends the search for the form before
+it. If the indentation contradicts the existing brackets, it proves nothing, and the missing brackets are
+added
+at the end of their form. The result is a guess: it is used for diagnostics, never for the meaning of a
+program.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import NamedTuple
 
 from .lexer import kind_of
 
-# Braces are always refused, so they do not group anything.
+# Braces are errors, so they do not group anything.
 _PAIRS = {"(": ")", "[": "]"}
 _CLOSING = frozenset(_PAIRS.values())
 
@@ -30,18 +32,18 @@ class Missing(NamedTuple):
 
 
 class _Mark(NamedTuple):
-    """A bracket, or another token that begins a line; `at` is its index."""
+    """A bracket, or another token that begins a line. at: index of the token."""
 
     at: int
     token: str
     start: int
     column: int
-    indent: int  # the column in which its line begins
+    indent: int  # column in which its line begins
     is_first: bool
 
 
 class _Hole(NamedTuple):
-    """A closing bracket that is missing before token `at`, for the bracket `opener`."""
+    """A missing closing bracket for the bracket `opener`, before the token with index `at`."""
 
     at: int
     opener: _Mark
@@ -49,9 +51,9 @@ class _Hole(NamedTuple):
 
 
 def close_by_indentation(tokens: list[str], start: int, column: int) -> tuple[list[str], list[Missing]]:
-    """Insert an empty token for each missing closing bracket; return the tokens and what is missing.
+    """Insert an empty token for each missing closing bracket; return the tokens and the missing brackets.
 
-    `start`: the offset of the first token. `column`: its column, from 0.
+    start: offset of the first token. column: its column, from 0.
     """
     segments = _segments(_marks(tokens, start, column))
     depths = [_depth(marks) for marks in segments]
@@ -64,7 +66,7 @@ def close_by_indentation(tokens: list[str], start: int, column: int) -> tuple[li
         if not opened:
             continue
         if not any(mark.is_first for mark in marks[1:]):
-            # Its parts may begin in the first column too.
+            # The parts of this form may also begin in the first column.
             joined = _balanced_run(depths, at - 1)
             if joined:
                 at = joined
@@ -98,7 +100,7 @@ def _marks(tokens: list[str], position: int, column: int) -> list[_Mark]:
 
 
 def _segments(marks: list[_Mark]) -> list[list[_Mark]]:
-    """Marks cut where a form begins in the first column."""
+    """Split the marks at the forms that begin in the first column."""
     segments: list[list[_Mark]] = []
     for mark in marks:
         begins = mark.is_first and not mark.column and mark.token[0] in "([{'`,#"
@@ -109,7 +111,7 @@ def _segments(marks: list[_Mark]) -> list[list[_Mark]]:
 
 
 def _open_at_end(marks: list[_Mark]) -> list[_Mark]:
-    """The brackets a segment leaves open, outermost first, matched as the reader does."""
+    """Return the brackets that a segment leaves open, outermost first, matched as in the reader."""
     stack: list[_Mark] = []
     for mark in marks:
         if mark.token in _PAIRS:
@@ -124,7 +126,10 @@ def _open_at_end(marks: list[_Mark]) -> list[_Mark]:
 
 
 def _balanced_run(depths: list[int], at: int) -> int:
-    """The index past the segments which with the one at `at` are balanced; 0 where none are near."""
+    """Return the index after the shortest run of segments from `at` whose brackets balance; 0 if there is
+    none
+    nearby.
+    """
     depth = 0
     for index in range(at, min(at + 50, len(depths))):
         depth += depths[index]
@@ -134,14 +139,15 @@ def _balanced_run(depths: list[int], at: int) -> int:
 
 
 def _depth(marks: list[_Mark]) -> int:
-    """How many more brackets open in a segment than close."""
+    """Return the number of opening minus the number of closing brackets in a segment."""
     return sum((mark.token in _PAIRS) - (mark.token in _CLOSING) for mark in marks)
 
 
 def _holes(marks: list[_Mark], end: int) -> list[_Hole]:
-    """What a segment lacks by its indentation; nothing where that contradicts its brackets.
+    """Return the missing brackets of a segment by its indentation; empty if the indentation contradicts its
+    brackets.
 
-    Indentation can start from the bracket or from the line of the bracket.
+    The required indentation is relative to the bracket or to the line of the bracket; both are tried.
     """
     for by_line in (False, True):
         stack: list[_Mark] = []
@@ -150,12 +156,12 @@ def _holes(marks: list[_Mark], end: int) -> list[_Hole]:
             is_closer = mark.token in _CLOSING
             while mark.is_first and stack:
                 opener = stack[-1]
-                # A closing bracket that begins a line is aligned with the line of its partner.
+                # A closing bracket that begins a line is aligned with the line of its opening bracket.
                 if opener.indent <= mark.column if is_closer else _edge(opener, by_line) < mark.column:
                     break
                 holes.append(_Hole(mark.at, stack.pop(), True))
             if mark.is_first and not stack and mark.column > marks[0].column:
-                break  # indented as a part of what has ended
+                break  # indented as a part of a form that has ended
             if is_closer:
                 if not stack or _PAIRS[stack.pop().token] != mark.token:
                     break
@@ -171,7 +177,7 @@ def _edge(opener: _Mark, by_line: bool) -> int:
 
 
 def _fill(tokens: list[str], start: int, holes: list[_Hole]) -> tuple[list[str], list[Missing]]:
-    """Tokens with the holes closed right behind the datum before them."""
+    """Insert the missing brackets directly after the datum before them."""
     groups: dict[int, list[_Hole]] = {}
     for hole in holes:
         groups.setdefault(hole.at, []).append(hole)

@@ -16,7 +16,7 @@ from ...ir.spelling import CURLY, ENDS, NUMERIC
 from .datum import Value
 
 MAX_DIGITS = 4000
-# Limit of findings in one token.
+# Maximum number of diagnostics for one token.
 MAX_PROBLEMS = 100
 
 TOKEN = re.compile(
@@ -41,7 +41,7 @@ _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 QUOTES = {"'": "quote", "`": "quasiquote", ",": "unquote", ",@": "unquote-splicing"}
 CLOSERS = {"(": ")", "[": "]", "{": "}"}
-# The words that are not symbols. `nil` is the empty list.
+# Words with a value, which are not symbols. `nil` is the empty list.
 WORDS: dict[str, bool | float | None] = {
     "null": None,
     "true": True,
@@ -68,13 +68,13 @@ class Problem(Exception):
 
 
 def split(text: str, start: int = 0) -> list[str]:
-    """The tokens of `text` from an offset on."""
+    """Split `text` into tokens, from an offset on."""
     tokens = []
     if not start and text.startswith("#!"):
         start = len(text.partition("\n")[0])
         tokens.append(text[:start])
     while text.find("#|", start) >= 0:
-        # A nested comment is beyond a regular expression: up to it, past it, and on.
+        # A regular expression cannot match nested comments: continue after the comment.
         for match in TOKEN.finditer(text, start):
             if match[0] == "#|":
                 start = _comment_end(text, match.start()) or len(text)
@@ -87,7 +87,7 @@ def split(text: str, start: int = 0) -> list[str]:
 
 
 def _comment_end(text: str, start: int) -> int:
-    """Past the end of the block comment at `start`; 0 where it has none."""
+    """Return the offset after the block comment at `start`; 0 if it is unterminated."""
     depth = 0
     for edge in COMMENT_EDGE.finditer(text, start):
         depth += 1 if edge[0] == "#|" else -1
@@ -97,7 +97,7 @@ def _comment_end(text: str, start: int) -> int:
 
 
 class Token(NamedTuple):
-    """A token and what it is: one of `KINDS`."""
+    """A token with its kind, one of `KINDS`, and its offset."""
 
     kind: str
     text: str
@@ -133,7 +133,7 @@ def kind_of(token: str) -> str:
 
 
 def is_closed_comment(token: str) -> bool:
-    """Whether a block comment has its end."""
+    """Whether a block comment is terminated."""
     return _comment_end(token, 0) == len(token)
 
 
@@ -147,7 +147,7 @@ _DIGITS = r"[0-9]++(?:_[0-9]++)*+"
 _INTEGER = re.compile(rf"[-+]?{_DIGITS}")
 _FLOAT = re.compile(rf"[-+]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?|(?=[eE]))|\.{_DIGITS})(?:[eE][-+]?{_DIGITS})?")
 _CURLY = re.compile(f"[{CURLY}]")
-# What `#` begins in other languages, by the character after it.
+# Help for `#`, by the next character: the meaning of `#` with it in other languages.
 _AFTER_HASH = {
     "(": "write a list of values as '(a b) or (list a b), a function as (lambda (x) …)",
     "'": "write the name of a function without a mark: (map abs list)",
@@ -159,9 +159,10 @@ _SCHEME = {"#t": "true", "#f": "false", "#true": "true", "#false": "false"}
 
 
 def read_word(token: str, following: str = "") -> Value:
-    """The value of a word other than `nil` and `.`; `Problem` where it is neither number nor symbol.
+    """Return the value of a word other than `nil` and `.`. Raises `Problem` if it is neither number nor
+    symbol.
 
-    following: the character after it, for the help.
+    following: the next character, for the help.
     """
     if token in WORDS:
         return WORDS[token]
@@ -236,7 +237,7 @@ def _unfit(character: str, at: int = 0) -> Problem:
 
 
 def bad_character(token: str) -> Problem:
-    """The error of a token of kind `bad`."""
+    """Return the error for a token of kind `bad`."""
     if token == "\\":
         help = "a backslash is an escape only in strings"
         return Problem("bad-character", "`\\` is not allowed here", 0, 1, "", help)
@@ -259,7 +260,7 @@ _ESCAPES = '\\" \\\\ \\n \\t \\r \\u0041'
 
 
 def read_string(token: str, problems: list[Problem]) -> str:
-    """The text of a string token; errors are added to `problems`."""
+    """Return the text of a string token; append its errors to `problems`."""
     body = token[1:-1] if is_closed_string(token) else token[1:]
     return _unescape(body, problems)
 
@@ -276,7 +277,9 @@ def _read_barred(token: str) -> Symbol:
 
 
 def _unescape(body: str, problems: list[Problem]) -> str:
-    """`body` as read; offsets in problems count from one before it."""
+    """Replace the escapes in `body`. Offsets in `problems` are those in the token, which begins one character
+    earlier.
+    """
     for match in _UNFIT.finditer(body):
         character = match[0]
         at = match.start() + 1
@@ -288,7 +291,7 @@ def _unescape(body: str, problems: list[Problem]) -> str:
         return _with_line_ends(body)
     out = []
     end = 0
-    half = ""  # the first escape of a surrogate pair
+    half = ""  # first escape of a surrogate pair, as hexadecimal digits
     for match in _ESCAPE.finditer(body):
         out.append(_with_line_ends(body[end : match.start()]))
         escape = match[1]
@@ -305,7 +308,7 @@ def _unescape(body: str, problems: list[Problem]) -> str:
             continue
         half = ""
         letter = _LETTERS.get(escape)
-        # A string without an end may end in a backslash; that it has none is finding enough.
+        # An unterminated string may end in a backslash; its missing end is already reported.
         if letter is None and escape and len(problems) <= MAX_PROBLEMS:
             problems.append(_bad_escape(escape, match.start() + 1, match.end() + 1))
         out.append(letter or escape)
@@ -314,7 +317,7 @@ def _unescape(body: str, problems: list[Problem]) -> str:
 
 
 def _with_line_ends(text: str) -> str:
-    """A line of a string ends in a line feed, whatever an editor or a checkout made of the file."""
+    """Convert line ends to line feeds, so that a string does not depend on the line ends of its file."""
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 

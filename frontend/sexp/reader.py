@@ -19,17 +19,17 @@ from .datum import Atom, Datum, Form
 from .lexer import CLOSERS, QUOTES, Problem, Token, kind_of
 
 MAX_DEPTH = 1000
-# Limit of findings in one text: a hostile text could produce millions.
+# Maximum number of diagnostics for one text; a malicious text could produce millions.
 MAX_FINDINGS = 100
-MAX_DOUBTS = 10
-# How often reading restarts after an unterminated string.
-MAX_LOST_STRINGS = 10
+MAX_INDENTATION_WARNINGS = 10
+# Maximum number of restarts after an unterminated string.
+MAX_STRING_RESTARTS = 10
 
 
 def read(source: Source, max_depth: int = MAX_DEPTH) -> tuple[list[Datum], list[Diagnostic]]:
-    """The data of a text, and its findings in the order of the text.
+    """Read a text; return its data, and the diagnostics in the order of the text.
 
-    If there are errors, the data are a guess, useful only for finding further errors. A text without
+    If there are errors, the data are a guess that is useful only for finding further errors. A text without
     data is not an error here.
     """
     with CollectorRests():
@@ -41,14 +41,14 @@ def _read(source: Source, max_depth: int) -> tuple[list[Datum], list[Diagnostic]
     try:
         tokens = reader.split()
         reader.build(tokens)
-        doubts = reader.doubts()
+        misindented = reader.find_misindented()
         starts = [frame.start for frame in reader.stack[1:2]]
         if not starts and not any(finding.id in _UNBALANCED for finding in reader.findings):
-            reader.warn(doubts, tokens)
-        elif starts := [*starts, *doubts.values()]:
-            # From the first form that may lack a bracket on, again: with the brackets that are missing.
+            reader.warn_of_indentation(misindented, tokens)
+        elif starts := [*starts, *misindented.values()]:
+            # Read again from the first form that may lack a bracket, with the missing brackets inserted.
             start = min(starts)
-            reader.back_to(start)
+            reader.discard_from(start)
             column = reader.lines.span(start, start).column - 1
             tokens, missing = close_by_indentation(_tail(tokens, start), start, column)
             for hole in missing:
@@ -56,13 +56,13 @@ def _read(source: Source, max_depth: int) -> tuple[list[Datum], list[Diagnostic]
             reader.build(tokens, start)
             if len(reader.stack) > 1:
                 reader.report_open()
-    except _Enough:
+    except _ReadingAborted:
         pass
     return reader.stack[0].items, in_order(reader.findings)
 
 
 def _tail(tokens: list[str], start: int) -> list[str]:
-    """The tokens from an offset on."""
+    """Return the tokens from an offset on."""
     position = 0
     for index, token in enumerate(tokens):
         if position >= start:
@@ -72,7 +72,7 @@ def _tail(tokens: list[str], start: int) -> list[str]:
 
 
 def scan(text: str) -> list[Token]:
-    """All tokens of a text, including blanks and comments; joined they are the text."""
+    """Return all tokens of a text, including blanks and comments; their concatenation is the text."""
     found = []
     start = 0
     for token in lexis.split(text):
@@ -81,8 +81,8 @@ def scan(text: str) -> list[Token]:
     return found
 
 
-class _Enough(Exception):
-    """Reading ended early; the findings say why."""
+class _ReadingAborted(Exception):
+    """Reading ended early; a diagnostic states the reason."""
 
 
 class _Frame:
@@ -97,10 +97,10 @@ class _Frame:
         self.kind = kind
         self.start = start
         self.items: list[Datum] = []
-        self.dot = -1  # the number of items before the dot
+        self.dot = -1  # number of items before the dot; -1 without a dot
 
 
-# The kinds of tokens that are not atoms.
+# Kinds of tokens that are not atoms.
 _BLANK, _OPEN, _CLOSE, _PREFIX, _NIL, _NEW = (object() for _ in range(6))
 _KNOWN: dict[str, Any] = {
     **lexis.WORDS,
@@ -110,8 +110,8 @@ _KNOWN: dict[str, Any] = {
     **dict.fromkeys(CLOSERS.values(), _CLOSE),
     **dict.fromkeys((*QUOTES, "#;"), _PREFIX),
 }
-# What `split` finds, before there are any brackets.
-_LOST = frozenset(("unterminated-string", "unterminated-comment"))
+# Diagnostics of `split`, which precedes the matching of brackets.
+_UNTERMINATED = frozenset(("unterminated-string", "unterminated-comment"))
 _UNBALANCED = frozenset(("stray-bracket", "mismatched-bracket", "unclosed-form"))
 _PREFIXES = frozenset((*QUOTES, "#;"))
 _QUOTE_SYMBOLS = {prefix: Symbol(name) for prefix, name in QUOTES.items()}
@@ -125,8 +125,8 @@ class _Reader:
         self.max_depth = max_depth
         self.findings: list[Diagnostic] = []
         self.stack = [_Frame("", 0)]
-        self.crowded = 0  # the line in which a missing space was last reported
-        self.stray_end = -1  # where the last closing bracket without a partner ended
+        self.missing_space_line = 0  # line of the last `missing-space`
+        self.stray_end = -1  # end offset of the last unmatched closing bracket
 
     # --- findings -----------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class _Reader:
         if len(self.findings) >= MAX_FINDINGS:
             message = f"there are more than {MAX_FINDINGS} diagnostics; the others are omitted"
             self.findings.append(Diagnostic("too-many-findings", message, self.lines.span(start, end)))
-            raise _Enough
+            raise _ReadingAborted
         self.findings.append(Diagnostic(id, message, self.lines.span(start, end), label, help or None))
 
     def report_problem(self, problem: Problem, start: int) -> None:
@@ -164,11 +164,11 @@ class _Reader:
     # --- tokens -------------------------------------------------------------------------------
 
     def split(self) -> list[str]:
-        """The tokens; a string or a comment that does not end ends where it does least harm."""
+        """Return the tokens; report unterminated strings and comments, and end them at a likely place."""
         text = self.text
         tokens = lexis.split(text)
-        settled = 0  # how many tokens need no second look
-        for _ in range(MAX_LOST_STRINGS):
+        settled = 0  # number of tokens that need no second check
+        for _ in range(MAX_STRING_RESTARTS):
             if len(tokens) == settled:
                 break
             last = tokens[-1]
@@ -180,7 +180,7 @@ class _Reader:
                 )
             if not last.startswith('"') or lexis.is_closed_string(last):
                 break
-            index = _suspect(tokens, settled)
+            index = _unterminated_string(tokens, settled)
             start = sum(map(len, tokens[:index]))
             is_last = index + 1 == len(tokens)
             help = "" if is_last else "the next quotation mark probably begins another string"
@@ -188,7 +188,8 @@ class _Reader:
                 "unterminated-string", "this string is never closed", start, start + 1, "begins here", help
             )
             line_end = text.find("\n", start)
-            # The brackets that close the outer forms are most likely after its end.
+            # Closing brackets at the end of the line most likely belong to the outer forms, not to the
+            # string.
             head = '"' + text[start + 1 : line_end if line_end > 0 else None].rstrip(" \t\r)]}")
             tokens[index:] = [head, *lexis.split(text, start + len(head))]
             settled = index + 1
@@ -197,9 +198,9 @@ class _Reader:
     # --- data ---------------------------------------------------------------------------------
 
     def build(self, tokens: list[str], position: int = 0) -> None:
-        """Read data from tokens, the first of which is at `position`, into the outermost frame.
+        """Read data from tokens into the outermost frame. position: offset of the first token.
 
-        Brackets left open stay on `stack`. An empty token closes a form.
+        Unclosed brackets stay on `stack`. An empty token closes a form.
         """
         known = dict(_KNOWN)
         lines = self.lines
@@ -216,7 +217,7 @@ class _Reader:
                 continue
             if value is _OPEN or value is _PREFIX:
                 if value is _PREFIX and start == atom_end and start:
-                    self.crowd(start, position)
+                    self.report_missing_space(start, position)
                 self.open(token, start)
                 is_prefixed = value is _PREFIX
                 items = stack[-1].items
@@ -244,7 +245,7 @@ class _Reader:
                         continue
                     known[token] = value
             if start == atom_end and start:
-                self.crowd(start, position)
+                self.report_missing_space(start, position)
             atom_end = position
             place = (lines, start, position)
             datum = Form((), place) if value is _NIL else Atom(value, place)
@@ -255,10 +256,10 @@ class _Reader:
             else:
                 items.append(datum)
         if all(frame.kind in _PREFIXES for frame in stack[1:]):
-            self.drop_prefixes()
+            self.report_bare_prefixes()
 
-    def back_to(self, start: int) -> None:
-        """Discard the forms from an offset on, and their findings."""
+    def discard_from(self, start: int) -> None:
+        """Discard the forms that end after an offset, and the diagnostics from there on."""
         del self.stack[1:]
         items = self.stack[0].items
         while items and self.extent(items[-1])[1] > start:
@@ -269,7 +270,7 @@ class _Reader:
         self.findings = [
             finding
             for finding in self.findings
-            if finding.id in _LOST
+            if finding.id in _UNTERMINATED
             or (finding.span is not None and (finding.span.line, finding.span.column) < begin)
         ]
 
@@ -279,16 +280,16 @@ class _Reader:
             message = f"forms are nested more than {self.max_depth:,} deep"
             help = "this is usually a mistake; --max-nesting raises the limit"
             self.report("nested-too-deep", message, start, end, "", help)
-            raise _Enough
+            raise _ReadingAborted
         if token == "{":
             help = "write a list as (…), a map as (dict (key value) …)"
             self.report("reserved-brace", "`{` and `}` are reserved", start, end, "", help)
         self.stack.append(_Frame(token, start))
 
     def close(self, token: str, start: int, end: int) -> None:
-        """Close what `token` closes; the empty token whatever is innermost."""
+        """Close the form of a closing bracket; an empty token closes the innermost form."""
         stack = self.stack
-        self.drop_prefixes()
+        self.report_bare_prefixes()
         kind = stack[-1].kind
         if token and token != CLOSERS.get(kind):
             within = [frame for frame in stack if CLOSERS.get(frame.kind) == token]
@@ -310,15 +311,16 @@ class _Reader:
             self.finish(end)
 
     def finish(self, end: int) -> None:
-        """The innermost bracket's form is complete."""
+        """Complete the innermost form."""
         frame = self.stack.pop()
         bracket = "[" if frame.kind == "[" else "("
         form = Form(tuple(frame.items), (self.lines, frame.start, end), bracket)
         self.add(form if frame.dot < 0 else self.dotted(frame, form, end), end)
-        # A prefix is complete with its datum, so what is innermost now is a bracket or a comment.
+        # `add` has also completed the prefixes before the form, so the innermost frame is a bracket or the
+        # text.
 
     def add(self, datum: Datum, end: int) -> None:
-        """Put a datum where it belongs: behind its prefixes first."""
+        """Add a datum to the innermost form, after wrapping it in its prefixes."""
         while True:
             frame = self.stack[-1]
             kind = frame.kind
@@ -342,11 +344,11 @@ class _Reader:
         return value
 
     def word(self, token: str, start: int) -> Any:
-        """The value of a word; after an error `null` for an atom, `_NEW` for other tokens."""
+        """Return the value of a word. After an error: `None`, or `_NEW` for a token that is not an atom."""
         try:
             if kind_of(token) == "bad":
                 if self.text[start - 1 : start + 1] == "#\\":
-                    return _NEW  # reported as what begins with `#`
+                    return _NEW  # the token before, which begins with `#`, is reported
                 raise lexis.bad_character(token)
             end = start + len(token)
             return lexis.read_word(token, self.text[end : end + 1])
@@ -376,17 +378,19 @@ class _Reader:
         )
         return form
 
-    # --- what does not fit --------------------------------------------------------------------
+    # --- unbalanced text ------------------------------------------------------------------------
 
-    def crowd(self, start: int, end: int) -> None:
-        """Report two adjacent atoms, once for each line, since one quotation mark affects all of it."""
+    def report_missing_space(self, start: int, end: int) -> None:
+        """Report a missing space between two atoms, once for each line: one quotation mark can affect all
+        of it.
+        """
         line = self.lines.span(start, start).line
-        if line == self.crowded:
+        if line == self.missing_space_line:
             return
-        self.crowded = line
+        self.missing_space_line = line
         here, before = self.text[start], self.text[start - 1]
         if before == "#":
-            return  # reported as what begins with it
+            return  # reported as a word that begins with `#`
         help = None
         if '"' in (here, before):
             help = 'write a quotation mark in a string as \\"'
@@ -396,14 +400,14 @@ class _Reader:
             help = "separate the items of a list with spaces, without commas"
         self.report("missing-space", "a space is missing before this", start, end, "", help)
 
-    def drop_prefixes(self) -> None:
+    def report_bare_prefixes(self) -> None:
         while self.stack[-1].kind in _PREFIXES:
             frame = self.stack.pop()
             end = frame.start + len(frame.kind)
             self.report("stray-quote", f"no datum follows this `{frame.kind}`", frame.start, end)
 
     def report_crossed(self, outer: _Frame, token: str, start: int) -> None:
-        """Report brackets that are open inside `outer` at its end."""
+        """Report the brackets inside `outer` that are open at its end."""
         inner = self.stack[self.stack.index(outer) + 1 :]
         frame = inner[-1]
         closers = "".join(CLOSERS[frame.kind] for frame in reversed(inner) if frame.kind in CLOSERS)
@@ -413,15 +417,18 @@ class _Reader:
         self.report("unclosed-form", message, frame.start, frame.start + 1, "opened here", help)
 
     def report_stray(self, start: int, end: int) -> None:
-        """Report closing brackets without a partner; a run of them is one finding."""
+        """Report unmatched closing brackets; adjacent ones are one diagnostic."""
         before, self.stray_end = self.stray_end, end
         if before >= 0 and not self.text[before:start].strip():
             return
         message = f"this `{self.text[start]}` closes nothing: no bracket is open"
-        self.report("stray-bracket", message, start, end, "", self.too_early())
+        self.report("stray-bracket", message, start, end, "", self.early_end_help())
 
-    def doubts(self) -> dict[int, int]:
-        """Where a form may hold another in the first column: that offset, and the form's own."""
+    def find_misindented(self) -> dict[int, int]:
+        """Find forms that begin in the first column inside another form: their offsets, with that of the
+        outer
+        form.
+        """
         found = {}
         for datum in self.stack[0].items:
             start, end = self.extent(datum)
@@ -431,7 +438,7 @@ class _Reader:
         return found
 
     def extent(self, datum: Datum) -> tuple[int, int]:
-        """The offsets of a datum's begin and end."""
+        """Return the offsets of the begin and the end of a datum."""
         place = datum.place
         if type(place) is tuple:
             return place[1:]
@@ -439,22 +446,24 @@ class _Reader:
         assert span is not None
         return self.lines.offset(span.line, span.column), self.lines.offset(span.end_line, span.end_column)
 
-    def warn(self, doubts: dict[int, int], tokens: list[str]) -> None:
-        """The brackets balance, but perhaps by chance."""
+    def warn_of_indentation(self, misindented: dict[int, int], tokens: list[str]) -> None:
+        """Warn about forms whose indentation contradicts their brackets, although the brackets balance."""
         position = count = 0
-        for token in tokens if doubts else ():
+        for token in tokens if misindented else ():
             # A bracket character can be part of a string or a comment.
-            if position in doubts and token in CLOSERS and count < MAX_DOUBTS:
+            if position in misindented and token in CLOSERS and count < MAX_INDENTATION_WARNINGS:
                 count += 1
-                line = self.lines.span(doubts[position], position).line
+                line = self.lines.span(misindented[position], position).line
                 message = f"this form begins in the first column, but is inside the form of line {line}"
                 help = "a closing bracket may be missing before it; if not, run `llc fmt` to indent it"
                 span = self.lines.span(position, position + 1)
                 self.findings.append(Diagnostic("misleading-indentation", message, span, "", help, "warning"))
             position += len(token)
 
-    def too_early(self) -> str | None:
-        """Where the form before ended, if by the indentation it should have gone on."""
+    def early_end_help(self) -> str | None:
+        """Return the help for an unmatched bracket: the form before it that, by the indentation, ends too
+        early.
+        """
         data = self.stack[0].items
         for at in range(len(data) - 1, max(0, len(data) - 100), -1):
             span, before = data[at].span, data[at - 1].span
@@ -470,11 +479,12 @@ class _Reader:
         return f"the form before it, in line {span.line}, is complete"
 
 
-def _suspect(tokens: list[str], start: int) -> int:
-    """Which string from token `start` on most likely lacks its end, where the last one has none.
+def _unterminated_string(tokens: list[str], start: int) -> int:
+    """Return the index of the string, from token `start` on, that most likely lacks its closing quotation
+    mark.
 
-    A quotation mark too few turns the text behind it inside out, so that the next string to end
-    ends right before a word.
+    The last string is unterminated. After a missing quotation mark, text and code are exchanged, so that the
+    next string ends directly before a word.
     """
     for index in range(start, len(tokens) - 1):
         if tokens[index][0] == '"' and kind_of(tokens[index + 1]) in ("atom", "bad"):

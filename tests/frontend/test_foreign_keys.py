@@ -47,7 +47,7 @@ INCOMPATIBILITIES = {
     "failing terminal": (
         "",
         "action: x}\n  lost: {terminal: true, failure: true",
-        "nothing leads to state `lost`",
+        "no route leads to state `lost`",
     ),
     "failure by its name": (
         "",

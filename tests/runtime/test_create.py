@@ -235,7 +235,7 @@ def test_every_paradigm_has_its_options() -> None:
         (("-p", "fsm", "--state", "a=", "--route", "b.next=a"), "--route takes STATE.VERDICT=STATE"),
         (("-p", "imperative", "--step", "a", "--until-fails"), "--until"),
         (("-p", "goal", "--goal", "x", "--tool", "true"), "no terminal to confirm it"),
-        (("-p", "goal", "--goal", "x", "--tool", "a ${captured.b.output}", "--yes"), "nothing captures `b`"),
+        (("-p", "goal", "--goal", "x", "--tool", "a ${captured.b.output}", "--yes"), "no state captures `b`"),
         (("-p", "goal", "--goal", "!?", "--tool", "a", "--yes"), "the loop has no name"),
         (("some-loop",), "--pin"),
     ],
@@ -360,7 +360,7 @@ def test_refusal_is_not_retried(project: Path, create: Create, model: Any, answe
             },
             "$(touch made)",
         ),
-        ({"paradigm": "goal", "goal": "x", "tools": ["a ${raw:captured.x.output}"]}, "nothing captures `x`"),
+        ({"paradigm": "goal", "goal": "x", "tools": ["a ${raw:captured.x.output}"]}, "no state captures `x`"),
         ({"paradigm": "goal", "goal": 5, "tools": {}, "name": ["x"]}, "should be"),
     ],
 )

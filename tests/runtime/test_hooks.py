@@ -186,7 +186,7 @@ def test_graph_shows_hooks(project_dir: Path, llc: Callable[..., subprocess.Comp
         ("hooks: [x]", "`hooks` should be a mapping"),
         ("hooks: {before: {timeout: 3}}", "`before` needs `run`"),
         ("hooks: {after: 'echo ${prev.output}'}", "may be missing where a hook of the loop runs"),
-        ("hooks: {after: 'echo ${captured.nothing.output?}'}", "nothing captures `nothing`"),
+        ("hooks: {after: 'echo ${captured.nothing.output?}'}", "no state captures `nothing`"),
         ("hooks: {before: {run: x, on_failure: stop}}", "`on_failure` cannot be `stop`"),
         ("hooks: {on_limit: {run: x, on_failure: fail}}", "`on_failure` has no effect"),
         ("hooks: {before: 'echo ${context.x}'}", "context.x"),

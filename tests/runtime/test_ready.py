@@ -300,7 +300,7 @@ def test_the_list(project: Path, llc: Llc) -> None:
         (("lint", "--goal", "x"), "--goal cannot be combined with --from"),
         (("lint", "--pin"), "--pin cannot be combined with --from"),
         (("lint", "--name", "a/b"), "cannot be called"),
-        (("lint", "--set", "check=a ${captured.b.output}"), "nothing captures `b`"),
+        (("lint", "--set", "check=a ${captured.b.output}"), "no state captures `b`"),
     ],
 )
 def test_what_cannot_be_made_is_refused(
