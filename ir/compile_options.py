@@ -25,6 +25,8 @@ RUN_FOLDER = "LLC_RUN_DIR"
 CONFIG = "config.yaml"
 TOOLS = "tools.yaml"
 LOOP_SUFFIXES = (".yaml", ".yml")
+# Start of the path of a source of the library in a span.
+LIBRARY_FOLDER = "stdlib/"
 FLOW_SUFFIX = ".sexp"
 SOURCE_SUFFIXES = (*LOOP_SUFFIXES, FLOW_SUFFIX)
 # IR text: a program, but no source that a name can mean.

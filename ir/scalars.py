@@ -24,7 +24,8 @@ _NUMBER = (  # compiled when it is first needed
     r"(?P<int>[-+]?[0-9]+)|0o(?P<octal>[0-7]+)|0x(?P<hex>[0-9a-fA-F]+)"
     r"|(?P<float>[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?)"
 )
-_MAX_DIGITS = 4000
+# Python refuses to read longer integers in decimal (sys.set_int_max_str_digits).
+MAX_DIGITS = 4000
 
 
 def read_scalar(text: str) -> Any:
@@ -36,7 +37,7 @@ def read_scalar(text: str) -> Any:
     match = re.fullmatch(_NUMBER, text)
     if match is None:
         return text
-    if len(text) > _MAX_DIGITS:
+    if len(text) > MAX_DIGITS:
         raise ValueError("a number is too long")
     if match["int"] is not None:
         return int(text)

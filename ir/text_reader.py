@@ -21,6 +21,7 @@ from lark.lexer import PatternStr
 from . import nodes as ir
 from .constants import Symbol
 from .diagnostics import CompileError, Diagnostic, clean, suggest
+from .scalars import MAX_DIGITS
 from .spans import Places, Source, Span
 
 _ESCAPE = re.compile(
@@ -29,8 +30,6 @@ _ESCAPE = re.compile(
 )
 _SINGLE = {'"': '"', "`": "`", "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _SPAN = re.compile(r'[@^](?:(\d+)|(".*")):(\d+):(\d+)-(\d+):(\d+)')
-# Python refuses to read longer integers in decimal (sys.set_int_max_str_digits).
-_MAX_DIGITS = 4000
 # An image has 32 bits for a line or a column.
 _MAX_PLACE = (1 << 32) - 1
 _MAX_NUMBER = 10
@@ -389,7 +388,7 @@ class _Reader:
         token = children[0]
         if "x" in token:
             return int(token, 16)
-        if len(token) > _MAX_DIGITS:
+        if len(token) > MAX_DIGITS:
             self.problem(token, "this number is too long for decimal digits", "write it in hexadecimal, 0x…")
             return 0
         return int(token)

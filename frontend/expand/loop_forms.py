@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from ...ir.compile_options import LIBRARY_FOLDER
 from ...ir.constants import Symbol
 from ...ir.diagnostics import suggest
 from ...ir.effects import EFFECTS, NOTES
@@ -195,7 +196,7 @@ def _with_loops(x: Context, scope: Scope) -> Scope:
 
 @cache
 def _read_stdlib(name: str) -> list[Datum]:
-    data, found = read(text_source(read_text(name), f"stdlib/{name}"))
+    data, found = read(text_source(read_text(name), f"{LIBRARY_FOLDER}{name}"))
     assert not found, found
     return data
 

@@ -9,7 +9,7 @@ from functools import cache
 from posixpath import basename, splitext
 
 from ...ir.builder import freeze
-from ...ir.compile_options import DEFAULT_OPTIONS, CompileOptions
+from ...ir.compile_options import DEFAULT_OPTIONS, LIBRARY_FOLDER, CompileOptions
 from ...ir.diagnostics import CompileError, Diagnostic
 from ...ir.nodes import Program
 from ...ir.records import frozen
@@ -102,7 +102,7 @@ def definition(name: str) -> core.Lambda:
 
 @cache
 def _library_file(file: str) -> dict[str, core.Lambda]:
-    source = text_source(read_text(file), f"stdlib/{file}")
+    source = text_source(read_text(file), f"{LIBRARY_FOLDER}{file}")
     data, found = read(source)
     functions, more = expand_library(data)
     errors = [diagnostic for diagnostic in (*found, *more) if diagnostic.is_error]

@@ -38,7 +38,7 @@ DEFAULT_STEPS = 50
 # A path of `output_json` without its leading dot.
 _PATH_WITHOUT_DOT = late_pattern(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _RUN_FOLDER = late_pattern(r"\$\{context\.run_dir(?:[:?][^}]*)?\}")
-_SESSIONS = {"fresh": "new", "continue": "continue"}
+SESSIONS = {"fresh": "new", "continue": "continue"}
 _NOT_USED = ("Not ", "Not.")
 
 
@@ -90,7 +90,7 @@ def missing_inputs(loop: Loop) -> list[str]:
 def _translate_settings(loop: Loop) -> Loop:
     changes: dict[str, Any] = {}
     if loop.session is None and loop.session_mode is not None:
-        changes["session"] = _SESSIONS[loop.session_mode]
+        changes["session"] = SESSIONS[loop.session_mode]
     if loop.idle_timeout is None and loop.default_idle_timeout is not None:
         changes["idle_timeout"] = loop.default_idle_timeout
     policies = [loop.tamper_guard, *(state.tamper_guard for state in loop.states.values())]
@@ -139,7 +139,7 @@ def _translate_state(loop: Loop, state: StateSpec) -> StateSpec:
     if state.acts and not state.runs_loops and state.timeout is None and loop.default_timeout is not None:
         changes["timeout"] = loop.default_timeout
     if state.session is None and state.session_mode is not None:
-        changes["session"] = _SESSIONS[state.session_mode]
+        changes["session"] = SESSIONS[state.session_mode]
     if state.allowed_tools is None and state.tools:
         changes["allowed_tools"] = state.tools
     ceiling = state.cost_ceiling.cost_ceiling_per_state if state.cost_ceiling is not None else None

@@ -23,19 +23,17 @@ from ..source.yaml_writer import as_word, entry
 from ..template.nodes import RuntimeValue
 from .checks import check
 from .composition import is_library
-from .dialect import translate, with_scope
+from .dialect import SESSIONS, translate, with_scope
 from .dialect_schema import LITTLE_LOOPS
 from .evaluator_schema import EVALUATORS, ExitCode
 from .foreign_keys import explain_key
 from .load import load
 from .reader import read_loop
-from .schema import COMPOSITION_KEYS, Loop, StateSpec
+from .schema import COMPOSITION_KEYS, VERDICT_SYNONYMS, Loop, StateSpec
 
 # Keys of a state with llc's own names, and values of keys.
 _KEYS = {"on_yes": "on_success", "on_no": "on_failure", "tools": "allowed_tools"}
-_VERDICTS = {"yes": "success", "no": "failure"}
 _VALUES = {"on_handoff": {"spawn": "continue", "terminate": "end"}}
-_SESSIONS = {"fresh": "new", "continue": "continue"}
 # Keys of the loop whose default differs in the dialect, in the order in which they are written.
 _SETTINGS = (
     "input_key",
@@ -171,7 +169,7 @@ def _spelling_edits(document: Document, root: Mapping, loop: Loop | None) -> Edi
         route = state.entries.get("route")
         if route is not None and isinstance(route[1], Mapping):
             for word, (key, _) in route[1].entries.items():
-                verdict = _VERDICTS.get(word)
+                verdict = VERDICT_SYNONYMS.get(word)
                 if verdict is not None and word not in own_verdicts and verdict not in route[1].entries:
                     edits.rename(key, verdict)
         if state.entries.get("failure") is not None and "status" not in state.entries:
@@ -189,9 +187,9 @@ def _spell(edits: Edits, block: Mapping) -> None:
             edits.rename(node, words[node.text])
     if "session_mode" in block.entries and "session" not in block.entries:
         name, value = block.entries["session_mode"]
-        if isinstance(value, Scalar) and value.text in _SESSIONS:
+        if isinstance(value, Scalar) and value.text in SESSIONS:
             edits.rename(name, "session")
-            edits.rename(value, _SESSIONS[value.text])
+            edits.rename(value, SESSIONS[value.text])
 
 
 def _own_verdicts(fragment: Mapping) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ CURRENT = "$current"
 COMPOSITION_KEYS = ("from", "flow", "state_defs", "import", "fragments")
 _STATES_HELP = "write each state below its name, as in `check: {action: pytest -q, …}`"
 # Verdicts of little-loops with the llc verdict of the same meaning.
-_VERDICT_SYNONYMS = {"yes": "success", "no": "failure"}
+VERDICT_SYNONYMS = {"yes": "success", "no": "failure"}
 
 
 # --- states -----------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class StateSpec(DialectState):
         keeps only the route of errors. (Seed, Resolution Order and Special Route Keys.)
         """
         table = {
-            self._own_verdict(_VERDICT_SYNONYMS.get(verdict, verdict)): target
+            self._own_verdict(VERDICT_SYNONYMS.get(verdict, verdict)): target
             for verdict, target in (self.route or {}).items()
         }
         error = table.pop("error", None)

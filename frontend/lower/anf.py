@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from ...ir import nodes as ir
 from ...ir.analysis import slots_read
 from ...ir.builder import prim, record, store
+from ...ir.compile_options import LIBRARY_FOLDER
 from ...ir.spans import Span
 from ..core import nodes as core
 from ..core.library import LIBRARY, Spread
@@ -74,7 +75,7 @@ class ProgramContext(Protocol):
 
 
 def _is_library(span: Span | None) -> bool:
-    return span is not None and span.path.startswith("stdlib/")
+    return span is not None and span.path.startswith(LIBRARY_FOLDER)
 
 
 class Body(StateWriter):

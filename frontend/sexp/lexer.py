@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from ...ir.constants import Symbol
 from ...ir.diagnostics import DiagnosticId
+from ...ir.scalars import MAX_DIGITS
 from ...ir.spelling import CURLY, ENDS, NUMERIC
 from .datum import Value
 
-MAX_DIGITS = 4000
 # Maximum number of diagnostics for one token.
 MAX_PROBLEMS = 100
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from posixpath import join
 
+from ...ir.compile_options import LIBRARY_FOLDER
 from ...ir.diagnostics import CompileError, Diagnostic, labelled
 from ...ir.python_internals import late_pattern
 from ...ir.records import frozen
@@ -152,7 +153,7 @@ def library_task(name: str) -> Signature | None:
         return None
     from .task_file import read_task
 
-    source = text_source(read_text(file), f"stdlib/{file}")
+    source = text_source(read_text(file), f"{LIBRARY_FOLDER}{file}")
     task, found = read_task(source)
     if task is None:
         raise CompileError(found, [source])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from os.path import join, relpath, splitext
 
+from ...ir.compile_options import LOOP_SUFFIXES
 from ...stdlib import READY_LOOPS
 from ..host import files
 from ..host.paths import HISTORY, LOOPS, ROOT, RUNNING
@@ -62,7 +63,7 @@ def complete_case(incomplete: str) -> list[str]:
 
     case_paths = cases.find_cases([]) if files.isdir(cases.FOLDER) else []
     names = [splitext(relpath(path, cases.FOLDER))[0] for path in case_paths]
-    paths = _paths(incomplete, lambda path: path.endswith(cases.SUFFIXES) and cases.is_case(path))
+    paths = _paths(incomplete, lambda path: path.endswith(LOOP_SUFFIXES) and cases.is_case(path))
     return _starting([*names, *paths], incomplete)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ...ir import nodes as ir
 from ...ir.analysis import expressions, functions_named
+from ...ir.compile_options import LIBRARY_FOLDER
 from .model import BAD, ERROR, GOOD, PLAIN, Edge, Graph, Node, kind_of_verdict
-
-_LIBRARY = "stdlib/"
 
 
 def graph_of_functions(program: ir.Program) -> Graph:
@@ -46,7 +45,7 @@ def graph_of_ir(program: ir.Program) -> Graph:
 
 
 def _is_library(function: ir.Function) -> bool:
-    return function.span is not None and function.span.path.startswith(_LIBRARY)
+    return function.span is not None and function.span.path.startswith(LIBRARY_FOLDER)
 
 
 def _kind_and_detail(state: ir.State) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from ..host.errors import Failure, UserError, reason
 from ..host.paths import ROOT
 from ..host.screen import Screen, printable
 from ..journal.codec import seconds
-from ..journal.quantities import amount_text, usd_text
+from ..journal.quantities import amount_text, clock_text, usd_text
 from ..ledger import breakers, claims, database, ledger
 from ..ledger.ledger import Balance
 from ..ledger.limits import (
@@ -114,7 +114,7 @@ def as_text(found: dict[str, Any], screen: Screen) -> str:
     )
     for row in found["breakers"]:
         account, until = printable(row["account"]), seconds(row["until"]) or 0
-        state = f"until {_local(until)}"
+        state = f"until {clock_text(until)}"
         if row["run"] is not None or until <= now:
             state = "until the next call succeeds"
         text += f"calls of the account {account} are blocked {state}: {printable(row['reason'])}\n"
@@ -122,10 +122,6 @@ def as_text(found: dict[str, Any], screen: Screen) -> str:
     if "days" in found:
         text += "\n" + _days(found["days"], screen)
     return text
-
-
-def _local(moment: float) -> str:
-    return clock.strftime("%Y-%m-%d %H:%M:%S", clock.localtime(moment))
 
 
 def _days(rows: list[dict[str, Any]], screen: Screen) -> str:

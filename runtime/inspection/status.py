@@ -19,7 +19,7 @@ from ..host.screen import Screen, counted, fit, printable
 from ..journal.agent_history import shortened
 from ..journal.codec import json_text, seconds
 from ..journal.events import ActionStart, RunEnd, RunInterrupted
-from ..journal.quantities import amount_text
+from ..journal.quantities import amount_text, clock_text
 from ..journal.run_folder import RunFolder, has_ended
 from ..journal.run_history import CRASHED, INTERRUPTED, EffectHistory, RunHistory
 from ..project.limits import budget_limits, iteration_limits
@@ -385,7 +385,7 @@ def _agent_rows(agent: dict[str, Any], row: Any) -> None:
     if facts:
         row("agent", ", ".join(facts))
     if "waits" in agent:
-        until = clock.strftime("%Y-%m-%d %H:%M:%S", clock.localtime(agent["waits"]["until"]))
+        until = clock_text(agent["waits"]["until"])
         row("waits for", f"quota of the account {agent['waits']['account']} until {until}", "yellow")
     for tool in agent["running"]:
         row("uses", tool)

@@ -23,8 +23,13 @@ def local_time(ts: str | None) -> tuple[str, str]:
     if ts is None or moment is None:
         day, _, time = str(ts).partition("T")
         return day, time.rstrip("Z")
-    day, _, time = clock.strftime("%Y-%m-%d %H:%M:%S", clock.localtime(moment)).partition(" ")
+    day, _, time = clock_text(moment).partition(" ")
     return day, f"{time}.{ts[-4:-1]}"
+
+
+def clock_text(moment: float) -> str:
+    """Format seconds since 1970 in the local time zone: `2024-01-15 10:30:00`."""
+    return clock.strftime("%Y-%m-%d %H:%M:%S", clock.localtime(moment))
 
 
 def moment_text(ts: str | None) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os.path
 
+from ...ir.compile_options import LIBRARY_FOLDER
 from ...ir.light_records import LightRecord, field
 from ...ir.python_internals import sha256
 from ...vm.code.image import Image
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from ...vm.machine.machine import Machine
 
 
-_LIBRARY = "stdlib/"
 _HELP = "without --accept-changes, the run continues with its own program"
 
 
@@ -166,7 +166,7 @@ def scopes(run: RunFolder, first: Image, start: Mapping[str, Any] | None) -> lis
 
 
 def _is_unchanged(source: Any) -> bool:
-    if source.path.startswith(_LIBRARY):
+    if source.path.startswith(LIBRARY_FOLDER):
         return True  # part of llc, not of the project
     try:
         data = read_regular(os.path.join(ROOT, source.path))

@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from ...ir.compile_options import LOOP_SUFFIXES
 from ...ir.diagnostics import suggest
 from ...ir.effects import EFFECTS
 from ...ir.records import define
@@ -24,7 +25,6 @@ from .recording import Recording
 FORMAT = 1
 LIMITS = ("fuel", "depth", "size")
 FOLDER = os.path.join(LOOPS, "tests")
-SUFFIXES = (".yaml", ".yml")
 # Parts of a record that can be normalised, in this order.
 NORMALIZED = ("times", "texts")
 OPTIONS = {**OVERRIDES, "default_model": options.TEXT}
@@ -87,7 +87,7 @@ def find_cases(paths: list[str]) -> list[str]:
                     name for name in folders if not name.startswith(".") and not name.endswith(".outputs")
                 )
                 for file in sorted(names):
-                    if file.endswith(SUFFIXES) and not file.startswith("."):
+                    if file.endswith(LOOP_SUFFIXES) and not file.startswith("."):
                         full = os.path.join(folder, file)
                         found.setdefault(files.realpath(full), full)
             continue
@@ -102,7 +102,7 @@ def find_cases(paths: list[str]) -> list[str]:
 
 def case_path(name: str) -> str:
     """The path of the case `name` in `.loops/tests/`; a path is returned unchanged."""
-    if os.path.sep in name or name.endswith(SUFFIXES):
+    if os.path.sep in name or name.endswith(LOOP_SUFFIXES):
         return name
     return os.path.join(FOLDER, f"{name}.yaml")
 

@@ -15,11 +15,13 @@ from ...ir.effects import NOTES
 from ...ir.records import frozen
 from ...ir.spans import Span
 from ...vm.code.image import Image
+from ...vm.machine.control import is_library
 from ...vm.machine.machine import Machine
 from ...vm.machine.outcomes import Effect
 from ..journal import journal as journals
 from ..journal.codec import RESERVED, digest_only, needs_packing
 from ..journal.events import Route, StateNote
+from ..runs.state_file import MAX_SEARCHED_FRAMES
 from .re_execution import Endless, ReExecution
 from .recording import EffectRequest, Note, ProgramChange, Recording, bounded
 
@@ -29,10 +31,6 @@ _ERROR_FIELDS = ("kind", "message", "details")
 # Tick limit of a changed program: this multiple of the recorded ticks, plus a minimum.
 TICK_FACTOR = 20
 MIN_TICKS = 10_000_000
-# Source folder of library functions.
-_LIBRARY = "stdlib/"
-# Number of innermost frames in which the author's source is searched.
-_MAX_SEARCHED_FRAMES = 32
 
 Item = Note | EffectRequest | dict[str, Any]
 
@@ -285,9 +283,9 @@ def compare(
 
 def place_of_machine(machine: Machine) -> Span | None:
     """The position of a machine in the author's source: the innermost frame outside the library."""
-    for frame in reversed(machine.frames(_MAX_SEARCHED_FRAMES)):
+    for frame in reversed(machine.frames(MAX_SEARCHED_FRAMES)):
         place = frame.place or frame.origin
-        if place is not None and not place[0].startswith(_LIBRARY):
+        if place is not None and not is_library(place):
             return Span(*place)
     return None
 

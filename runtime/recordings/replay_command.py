@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...ir.compile_options import LOOP_SUFFIXES
 from ...ir.records import frozen
 from ...vm.code.image import Image
 from ..host.screen import counted
 from ..project.load import load_program
 from ..project.options import Values, recorded_options
 from ..runs.loop_names import resolve_loop
-from . import case_reader, cases, diff, diff_text
+from . import case_reader, diff, diff_text
 from .cases import Case, is_case
 from .diff import MIN_TICKS, TICK_FACTOR, Comparison
 from .excerpt import timeline_around
@@ -142,4 +143,4 @@ def load_around(target: str, word: str) -> Timeline | None:
 
 def read_case(target: str) -> Case | None:
     """The case at the path `target`; None if `target` is not the path of a case. Raises CompileError."""
-    return case_reader.read(target) if target.endswith(cases.SUFFIXES) and is_case(target) else None
+    return case_reader.read(target) if target.endswith(LOOP_SUFFIXES) and is_case(target) else None

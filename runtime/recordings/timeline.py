@@ -13,6 +13,7 @@ from typing import Any
 from ...ir.records import frozen
 from ...ir.spans import Span
 from ...vm.code.image import Image
+from ...vm.machine.control import is_library
 from ...vm.machine.frames import FrameView
 from ...vm.machine.outcomes import Effect
 from ...vm.machine.strands import StrandView
@@ -23,6 +24,7 @@ from ..host.errors import Failure
 from ..journal import journal
 from ..journal.events import AgentActed, Evaluate, Guarded, StateEnter, TreeTaken
 from ..journal.position import Progress
+from ..runs.state_file import MAX_SEARCHED_FRAMES
 from . import diff, diff_text
 from .re_execution import ReExecution
 from .recording import Answer, EffectRequest, Note, ProgramChange, Recording, map_texts, unpacked
@@ -33,12 +35,10 @@ _STRIDE = 64
 _MAX_SNAPSHOTS = 128
 # Longer texts in slots and results are shortened.
 MAX_TEXT_CHARACTERS = 4096
-# Number of innermost frames that are shown, and that are searched for a position in the author's source.
+# Number of innermost frames that are shown.
 _MAX_SHOWN_FRAMES = 3
-_MAX_SEARCHED_FRAMES = 32
 # Number of ticks between two views from which translated code is faster than the interpreter.
 _WARM_TICKS = 1000
-_LIBRARY = "stdlib/"
 _BAD_VERDICTS = ("failure", "error", "blocked")
 
 # A machine at a point: its program, its snapshot, and its progress as plain data.
@@ -312,7 +312,7 @@ class Timeline:
         seq = answer.seq if answer is not None else _shown_effect(machine)
         strands = [] if machine.ended else machine.strands()
         frames, items = self._frames(machine, strands, seq)
-        own = [frame for frame in frames if not _is_library(frame)] or frames
+        own = [frame for frame in frames if not is_library(frame.place)] or frames
         shown_frames = [_frame(frame) for frame in own[-_MAX_SHOWN_FRAMES:]]
         concurrent = {
             strand.effect.seq: strand.items
@@ -430,7 +430,7 @@ class Timeline:
             for strand in strands:
                 if strand.effect is not None and strand.effect.seq == seq:
                     return strand.frames, strand.items
-        return machine.frames()[-_MAX_SEARCHED_FRAMES:], ()
+        return machine.frames()[-MAX_SEARCHED_FRAMES:], ()
 
     def _place(self, execution: ReExecution, frames: list[FrameView], seq: int | None) -> Span | None:
         """The position in the author's source: of the effect, or else of the innermost frame."""
@@ -440,7 +440,7 @@ class Timeline:
         waiting = execution.machine.waiting
         places = [waiting[seq].span] if seq in waiting else []
         for place in (*places, *(frame.place for frame in reversed(frames))):
-            if place is not None and not place[0].startswith(_LIBRARY):
+            if place is not None and not is_library(place):
                 return Span(*place)
         return None
 
@@ -455,11 +455,6 @@ def _shown_effect(machine: Machine) -> int | None:
     return next(
         (effect.seq for effect in waiting if effect.kind == "exit"), next(iter(machine.waiting), None)
     )
-
-
-def _is_library(view: FrameView) -> bool:
-    place = view.place
-    return place is not None and place[0].startswith(_LIBRARY)
 
 
 def _frame(view: FrameView) -> Frame:

@@ -7,6 +7,7 @@ is harmless.
 from __future__ import annotations
 
 from ...ir.light_json import dumps_indented
+from ...vm.machine.control import is_library
 from ...vm.machine.machine import Machine
 from ...vm.values.values import to_host
 from ..host import clock, secrets
@@ -26,9 +27,8 @@ WRITE_INTERVAL_S = 1.0
 _MAX_TEXT_CHARS = 4096
 _MIN_TEXT_CHARS = 80
 _MAX_CAPTURED_CHARS = 16 * _MAX_TEXT_CHARS
-# Origin of library functions, and the maximum number of innermost frames to search.
-_LIBRARY = "stdlib/"
-_MAX_SEARCHED_FRAMES = 32
+# Number of innermost frames in which a place of the author is searched.
+MAX_SEARCHED_FRAMES = 32
 
 
 class StateFile:
@@ -70,20 +70,20 @@ class StateFile:
         if self._kind == "loop":
             return None
         # There may be millions of frames; only the innermost frames are searched.
-        for frame in reversed(self.machine.frames(_MAX_SEARCHED_FRAMES)):
+        for frame in reversed(self.machine.frames(MAX_SEARCHED_FRAMES)):
             origin = frame.origin
-            if origin is None or not origin[0].startswith(_LIBRARY):
+            if not is_library(origin):
                 return f"{frame.function}/{frame.state}"
         return None
 
     def _loop_slots(self) -> dict[str, Any]:
         """Slots of the innermost active loop; empty for a flow outside of its loops."""
-        frames = self.machine.frames(_MAX_SEARCHED_FRAMES)
+        frames = self.machine.frames(MAX_SEARCHED_FRAMES)
         loops = {loop["function"] for loop in self.machine.image.meta.get("loops", ())}
         for frame in reversed(frames):
             if frame.function in loops:
                 return frame.slots
-        has_all_frames = 0 < len(frames) < _MAX_SEARCHED_FRAMES
+        has_all_frames = 0 < len(frames) < MAX_SEARCHED_FRAMES
         return frames[0].slots if has_all_frames and self._kind == "loop" else {}
 
     def _state(self, status: str) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from ...ir.spans import Source
 from ...ir.text import print_program
 from ...vm.code import linking
 from ...vm.code.disassembly import disassemble_functions
+from ...vm.machine.control import is_library
 from ...vm.machine.machine import Done, Effect, Machine, OutOfFuel
 from ...vm.tiered import start
 from ...vm.values.faults import Fault
@@ -39,7 +40,6 @@ from ..journal.outcome import Outcome
 
 # Number of functions at which unreachable functions are removed.
 SWEEP_AT = 256
-_LIBRARY = "stdlib/"
 
 
 class Answer(LightRecord):
@@ -323,7 +323,7 @@ class Session:
         return [
             index
             for index, place in places.items()
-            if index == named or (place is not None and not place[0].startswith(_LIBRARY))
+            if index == named or (place is not None and not is_library(place))
         ]
 
     def _read(self, source: Source) -> list[Datum]:

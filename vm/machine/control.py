@@ -7,6 +7,7 @@ what a host calls (`machine`).
 
 from __future__ import annotations
 
+from ...ir.compile_options import LIBRARY_FOLDER
 from ...ir.python_internals import deque
 from ..code.image import FunctionCode, Image
 from ..values import bounds
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-# Path prefix of library functions: a fault in one is reported at the author's call of it, which is
-# searched for at most NEAR calls outwards.
-LIBRARY = "stdlib/"
+# A fault in a library function is reported at the author's call of it, which is searched for at most NEAR
+# calls outwards.
 NEAR = 32
 # Limit of the caught faults whose trails are kept, the latest ones.
 TRAILS = 32
@@ -308,7 +308,7 @@ class Control(FuelMeter):
 
 
 def is_library(place: Place | None) -> bool:
-    return place is not None and place[0].startswith(LIBRARY)
+    return place is not None and place[0].startswith(LIBRARY_FOLDER)
 
 
 def _find_place(image: Image, text: str) -> Place | None:
