@@ -15,8 +15,8 @@ from llc.runtime.effects.stalls import normalised
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def project(project_dir: Path, agent: str, check: str = "cat wrong; exit 1", more: str = "") -> None:
-    """A loop of the paradigm `invariants`, in a repository, with an agent that is these lines of shell."""
+def write_project(project_dir: Path, agent: str, check: str = "cat wrong; exit 1", more: str = "") -> None:
+    """A loop of the paradigm `invariants` in a git repository; `agent` is the shell script of its agent."""
     (project_dir / ".loops/l.yaml").write_text(
         f"paradigm: invariants\nname: l\nmax_iterations: 8\nagent: stub\n{more}\nconstraints:\n"
         f"  - {{name: tests, check: {json.dumps(check)}, fix: {{prompt: Repair it}}}}\n"
@@ -38,35 +38,35 @@ def git(project_dir: Path, *words: str) -> None:
     subprocess.run(["git", *name, *words], cwd=project_dir, check=True, capture_output=True)
 
 
-def ends(llc: Run, *words: str) -> tuple[int, str, int]:
-    """The exit code, what ended the loop, and how often the agent was started."""
+def run_loop(llc: Run, *words: str) -> tuple[int, str, int]:
+    """The exit code, the reason of the end, and the number of agent calls."""
     done = llc("run", "l", "--json", *words)
-    found = json.loads(done.stdout)
+    outcome = json.loads(done.stdout)
     (path,) = Path().glob(".loops/.history/l-*/*.events.jsonl")
     events = [json.loads(line) for line in path.read_text().splitlines()]
-    begun = [event for event in events if event["event"] == "action_complete" and event["kind"] == "agent"]
-    return done.returncode, found["terminated_by"], len(begun)
+    calls = [event for event in events if event["event"] == "action_complete" and event["kind"] == "agent"]
+    return done.returncode, outcome["terminated_by"], len(calls)
 
 
 LIMIT = 3
 
 
-def test_an_agent_that_changes_nothing(llc: Run, project_dir: Path) -> None:
-    """After three rounds without any change the run ends as by a limit, with the reason."""
-    project(project_dir, "echo I repaired it")
-    assert ends(llc) == (LIMIT, "stall", 3)
+def test_an_agent_that_changes_nothing_is_a_stall(llc: Run, project_dir: Path) -> None:
+    """After three rounds without a change the run ends as by a limit, with the reason."""
+    write_project(project_dir, "echo I repaired it")
+    assert run_loop(llc) == (LIMIT, "stall", 3)
     shown = llc("logs", "l").stdout
     assert "stall" in shown
 
 
 def test_noise_does_not_hide_a_stall(llc: Run, project_dir: Path) -> None:
-    """Times, durations, paths of temporary files, hashes, addresses and colours differ in each round."""
+    """Times, durations, temporary paths, hashes, addresses and colours differ in each round."""
     noise = (
         'd=$(mktemp -d); printf "\\033[31mFAILED\\033[0m %s at %s 0x%x in 0.%ds %s\\n" $d "$(date +%T.%N)" '
         "$$ $$ $(date +%N | sha1sum | cut -c1-12); exit 1"
     )
-    project(project_dir, "echo done", noise)
-    assert ends(llc) == (LIMIT, "stall", 3)
+    write_project(project_dir, "echo done", noise)
+    assert run_loop(llc) == (LIMIT, "stall", 3)
 
 
 @pytest.mark.parametrize(
@@ -78,16 +78,16 @@ def test_noise_does_not_hide_a_stall(llc: Run, project_dir: Path) -> None:
     ],
     ids=["commits", "progress", "other-reason"],
 )
-def test_no_false_alarm(llc: Run, project_dir: Path, agent: str) -> None:
-    """An empty commit, a changed file, and another failure are changes; words are not looked at."""
-    project(project_dir, agent, "cat found 2>/dev/null; exit 1")
-    assert ends(llc) == (LIMIT, "max_iterations", 8)
+def test_changes_are_not_a_stall(llc: Run, project_dir: Path, agent: str) -> None:
+    """An empty commit, a changed file and another failure are changes; the agent's words are ignored."""
+    write_project(project_dir, agent, "cat found 2>/dev/null; exit 1")
+    assert run_loop(llc) == (LIMIT, "max_iterations", 8)
 
 
-def test_rounds_begin_again_after_a_change(llc: Run, project_dir: Path) -> None:
-    """Two rounds without a change, one with, then three without."""
-    project(project_dir, "echo >> n; if [ $(wc -l < n) = 3 ]; then echo more > new.txt; fi")
-    assert ends(llc) == (LIMIT, "stall", 6)
+def test_a_change_resets_the_count_of_rounds(llc: Run, project_dir: Path) -> None:
+    """Two rounds without a change, one with a change, then three without."""
+    write_project(project_dir, "echo >> n; if [ $(wc -l < n) = 3 ]; then echo more > new.txt; fi")
+    assert run_loop(llc) == (LIMIT, "stall", 6)
 
 
 @pytest.mark.parametrize(
@@ -98,10 +98,12 @@ def test_rounds_begin_again_after_a_change(llc: Run, project_dir: Path) -> None:
         ("stall: {rounds: 5}", ("stall", 5)),
     ],
 )
-def test_the_loop_decides(llc: Run, project_dir: Path, more: str, expected: tuple[str, int]) -> None:
-    """`stall: false` turns it off, a number is that of the rounds."""
-    project(project_dir, "true", more=more)
-    assert ends(llc) == (LIMIT, *expected)
+def test_the_key_stall_sets_the_number_of_rounds(
+    llc: Run, project_dir: Path, more: str, expected: tuple[str, int]
+) -> None:
+    """`stall: false` disables the detection."""
+    write_project(project_dir, "true", more=more)
+    assert run_loop(llc) == (LIMIT, *expected)
 
 
 FSM = """
@@ -120,27 +122,26 @@ states:
 
 
 def test_a_stall_is_routed(llc: Run, project_dir: Path) -> None:
-    """`on_stall` names the state; the run's own end follows, and a replay is the same."""
-    project(project_dir, "true")
+    """`on_stall` names the next state, and a replay is identical."""
+    write_project(project_dir, "true")
     (project_dir / ".loops/l.yaml").write_text(FSM)
-    assert ends(llc) == (1, "terminal", 3)
+    assert run_loop(llc) == (1, "terminal", 3)
     assert "given up" in llc("logs", "l").stdout
     assert llc("replay", "l").returncode == 0
 
 
-def test_without_the_key_a_loop_of_states_does_not_stall(llc: Run, project_dir: Path) -> None:
-    """It is the author's own flow."""
-    project(project_dir, "true")
+def test_a_loop_of_states_stalls_only_with_the_key(llc: Run, project_dir: Path) -> None:
+    write_project(project_dir, "true")
     (project_dir / ".loops/l.yaml").write_text(
         FSM.replace("stall: 2\non_stall: gave_up\n", "max_iterations: 6\non_error: gave_up\n")
     )
-    assert ends(llc)[1] == "max_iterations"
+    assert run_loop(llc)[1] == "max_iterations"
 
 
 def test_a_stalled_run_replays(llc: Run, project_dir: Path) -> None:
-    """The end that the host decided is on record."""
-    project(project_dir, "true")
-    assert ends(llc)[1] == "stall"
+    """The journal has the end that the host decided."""
+    write_project(project_dir, "true")
+    assert run_loop(llc)[1] == "stall"
     done = llc("replay", "l")
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -154,7 +155,7 @@ def test_a_stalled_run_replays(llc: Run, project_dir: Path) -> None:
         ("\x1b[1;31mE\x1b[0m  x", "E x"),
     ],
 )
-def test_the_same_failure(first: str, second: str) -> None:
+def test_equal_failures_are_equal_after_normalisation(first: str, second: str) -> None:
     assert normalised(first) == normalised(second)
 
 
@@ -167,12 +168,12 @@ def test_the_same_failure(first: str, second: str) -> None:
         ("x y", "x z"),
     ],
 )
-def test_another_failure(first: str, second: str) -> None:
+def test_different_failures_differ_after_normalisation(first: str, second: str) -> None:
     assert normalised(first) != normalised(second)
 
 
-def test_hostile_output_is_compared_in_time() -> None:
-    """Megabytes without a line break, and what makes regular expressions slow."""
+def test_normalisation_of_hostile_output_is_fast() -> None:
+    """Megabytes without a line break, and texts that cause backtracking."""
     for text in (
         "/a" * 2_000_000,
         "1:" * 2_000_000,
@@ -183,15 +184,14 @@ def test_hostile_output_is_compared_in_time() -> None:
         normalised(text)
 
 
-def test_facts_of_a_round(project_dir: Path, llc: Run) -> None:
-    """They are in the agent's result."""
-    project(project_dir, "true", more="stall: 1")
-    ends(llc)
+def test_an_agent_result_has_the_facts_of_its_round(project_dir: Path, llc: Run) -> None:
+    write_project(project_dir, "true", more="stall: 1")
+    run_loop(llc)
     (path,) = project_dir.glob(".loops/.history/l-*/*.events.jsonl")
     rounds: list[dict[str, Any]] = [
         event["result"]["round"]
         for event in map(json.loads, path.read_text().splitlines())
         if event["event"] == "action_complete" and event["kind"] == "agent"
     ]
-    assert [found["repeated"] for found in rounds] == [0]
+    assert [facts["repeated"] for facts in rounds] == [0]
     assert rounds[0]["tree"]

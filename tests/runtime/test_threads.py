@@ -1,4 +1,4 @@
-"""Worker threads: they run every job, at most a set number at once, and end when idle."""
+"""Worker threads: every job runs, a limit bounds the number of threads, and idle threads end."""
 
 from __future__ import annotations
 
@@ -14,95 +14,95 @@ from llc.runtime.execution.effect_pool import EffectPool
 from llc.runtime.execution.io_threads import Threads
 
 
-def test_all_is_done_before_it_is_closed() -> None:
-    """A thousand things by three threads, each of them once."""
-    some = Threads(3)
+def test_close_waits_for_all_jobs() -> None:
+    """A thousand jobs in three threads run once each."""
+    threads = Threads(3)
     done: list[int] = []
     for number in range(1000):
-        some.do(lambda number=number: done.append(number))  # type: ignore[misc]
-    some.close()
+        threads.do(lambda number=number: done.append(number))  # type: ignore[misc]
+    threads.close()
     assert sorted(done) == list(range(1000))
 
 
-def test_dismissed_they_end_by_themselves() -> None:
-    """Whoever dismisses them does not wait for what is under way; all of it is done."""
-    some = Threads()
+def test_dismissed_threads_finish_their_jobs() -> None:
+    """`dismiss` does not wait; all jobs are done."""
+    threads = Threads()
     gate = threading.Event()
     done: list[int] = []
     for number in range(3):
-        some.do(lambda number=number: (gate.wait(), done.append(number)))  # type: ignore[misc]
-    left = some.dismiss()
+        threads.do(lambda number=number: (gate.wait(), done.append(number)))  # type: ignore[misc]
+    left = threads.dismiss()
     assert not done
     gate.set()
-    for thread in left:
+    for thread in running:
         thread.join(30)
     assert sorted(done) == [0, 1, 2]
 
 
-def test_at_most_so_many_are_there() -> None:
-    """Ten things that wait for each other's beginning, by two threads: two of them begin."""
-    some = Threads(2)
+def test_the_number_of_threads_is_limited() -> None:
+    """Of ten blocking jobs with two threads, two start."""
+    threads = Threads(2)
     gate = threading.Event()
-    begun: list[int] = []
+    started: list[int] = []
 
     def work() -> None:
-        begun.append(threading.get_ident())
+        started.append(threading.get_ident())
         gate.wait()
 
     for _ in range(10):
-        some.do(work)
-    while len(begun) < 2:
+        threads.do(work)
+    while len(started) < 2:
         time.sleep(0.001)
     time.sleep(0.02)
-    assert len(set(begun)) == len(begun) == 2
+    assert len(set(started)) == len(started) == 2
     gate.set()
-    some.close()
-    assert len(begun) == 10
-    assert len(set(begun)) == 2
+    threads.close()
+    assert len(started) == 10
+    assert len(set(started)) == 2
 
 
-def test_each_has_its_own_where_there_is_no_bound() -> None:
-    """Fifty that meet: none of them waits for another's end."""
-    some = Threads()
+def test_without_a_limit_each_job_has_its_own_thread() -> None:
+    """Fifty jobs meet at a barrier."""
+    threads = Threads()
     meeting = threading.Barrier(50)
     for _ in range(50):
-        some.do(lambda: meeting.wait(30))
-    some.close()
+        threads.do(lambda: meeting.wait(30))
+    threads.close()
     assert not meeting.broken
 
 
-def test_one_that_is_free_is_taken_before_another_is_started() -> None:
-    """Things that come one after another are done by one thread."""
-    some = Threads()
-    by: set[int] = set()
+def test_a_free_thread_is_reused() -> None:
+    """Successive jobs run in one thread."""
+    threads = Threads()
+    used: set[int] = set()
     for _ in range(20):
         done = threading.Event()
-        some.do(lambda done=done: (by.add(threading.get_ident()), done.set()))  # type: ignore[misc]
+        threads.do(lambda done=done: (used.add(threading.get_ident()), done.set()))  # type: ignore[misc]
         done.wait()
-        while some._free < 1:
+        while threads._free < 1:
             time.sleep(0.0001)
-    assert len(by) == 1
-    some.close()
+    assert len(used) == 1
+    threads.close()
 
 
-def test_one_that_has_nothing_to_do_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And another one is there for what comes then, however close to that moment it comes."""
+def test_an_idle_thread_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that arrives at that moment gets another thread."""
     monkeypatch.setattr(io_threads, "LINGER", 0.002)
-    some = Threads(2)
+    threads = Threads(2)
     done: list[int] = []
     for number in range(100):
-        some.do(lambda number=number: done.append(number))  # type: ignore[misc]
+        threads.do(lambda number=number: done.append(number))  # type: ignore[misc]
         time.sleep(0.0015 + number % 3 * 0.0005)
     end = time.monotonic() + 60
-    while some._threads and time.monotonic() < end:
+    while threads._threads and time.monotonic() < end:
         time.sleep(0.01)
-    assert not some._threads
+    assert not threads._threads
     assert done == list(range(100))
-    some.close()
+    threads.close()
 
 
-def test_the_end_of_an_effect_told_after_its_pool_was_closed(tmp_path: Path) -> None:
-    """The number of the closed pipe is that of another file by then, which stays as it is."""
+def test_a_wake_after_close_writes_to_no_other_file(tmp_path: Path) -> None:
+    """The descriptor number of the closed pipe may belong to another file."""
     pool = EffectPool(1)
     pool._sleeps = True  # as the thread saw it before the driver took its message, which was the last
     pool.close()

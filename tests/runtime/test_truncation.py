@@ -1,4 +1,4 @@
-"""A journal truncated at a line end: finished actions do not run again without a question."""
+"""A journal truncated at a line end: finished actions are not repeated without a question."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ states:
 
 @pytest.fixture
 def killed(project_dir: Path) -> Path:
-    """The journal of a run that was killed in its third action, without that action."""
+    """The journal of a run that was killed in its third action, which is not recorded as finished."""
     (project_dir / ".loops" / "job.yaml").write_text(LOOP)
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
     end = time.monotonic() + 60
@@ -48,15 +48,15 @@ def resume(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def cut(journal: Path, kind: str) -> int:
-    """Cut a journal before the first line of that kind; how many lines are left."""
+    """Truncate a journal before the first line of this kind; returns the number of remaining lines."""
     lines = journal.read_bytes().splitlines(keepends=True)
-    left = next(i for i, line in enumerate(lines) if json.loads(line)["event"] == kind)
-    journal.write_bytes(b"".join(lines[:left]))
-    return left
+    count = next(i for i, line in enumerate(lines) if json.loads(line)["event"] == kind)
+    journal.write_bytes(b"".join(lines[:count]))
+    return count
 
 
-def test_the_file_knows_what_is_on_disk(killed: Path) -> None:
-    """It has the length of the journal up to the start of the action that was running."""
+def test_the_active_file_has_the_length_of_the_journal(killed: Path) -> None:
+    """It covers the journal up to the start of the running action."""
     saved = active_time.read(str(killed.parent))
     data = killed.read_bytes()
     assert data[: saved.size].count(b"\n") == saved.lines
@@ -66,33 +66,33 @@ def test_the_file_knows_what_is_on_disk(killed: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["action_start", "action_complete", "state_enter"])
-def test_a_shorter_journal_is_not_taken_for_the_whole(killed: Path, project_dir: Path, kind: str) -> None:
-    """Nothing is performed, and the user is told where it ends and what can be done."""
-    left = cut(killed, kind)
+def test_a_truncated_journal_is_refused(killed: Path, project_dir: Path, kind: str) -> None:
+    """Nothing is performed; the error has the missing lines and the option."""
+    remaining = cut(killed, kind)
     before = killed.read_bytes()
     done = resume()
     assert done.returncode == 1
     assert "error[truncated-journal]" in done.stderr
-    assert f"lines {left + 1} to " in done.stderr
+    assert f"lines {remaining + 1} to " in done.stderr
     assert "--accept-loss" in done.stderr
     assert "Traceback" not in done.stderr
     assert (project_dir / "log").read_text() == "a\nb\nc\n"
     assert killed.read_bytes() == before
-    assert resume().returncode == 1, "it asks each time"
+    assert resume().returncode == 1, "the refusal is repeated"
 
 
-def test_the_loss_can_be_accepted(killed: Path, project_dir: Path) -> None:
-    """Then actions after the end are in doubt, and it is asked once."""
+def test_accept_loss_resumes_the_run(killed: Path, project_dir: Path) -> None:
+    """Actions of the missing lines are in doubt."""
     cut(killed, "action_complete")
     done = resume("--accept-loss", "--on-unknown", "fail", "-q")
     assert "missing" in done.stderr
     assert done.returncode == 0, done.stderr
-    # The first action is in doubt and fails, as do those that may have followed: as many as the lines allow.
+    # The first action is in doubt and fails, as do as many later actions as the missing lines may contain.
     assert (project_dir / "log").read_text() == "a\nb\nc\n"
 
 
-def test_after_the_loss_was_accepted_the_new_length_counts(killed: Path, project_dir: Path) -> None:
-    """A kill soon after that is a kill as any other."""
+def test_after_an_accepted_loss_the_new_length_applies(killed: Path, project_dir: Path) -> None:
+    """A later kill is handled as usual."""
     cut(killed, "action_complete")
     command = [sys.executable, "-m", "llc", "resume", "job", "-q", "--accept-loss"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
@@ -107,8 +107,8 @@ def test_after_the_loss_was_accepted_the_new_length_counts(killed: Path, project
     assert again.returncode == 0
 
 
-def test_a_kill_at_once_after_the_loss_was_accepted(killed: Path, project_dir: Path) -> None:
-    """Before the new length is written, the old one is not believed: it is asked once."""
+def test_a_kill_right_after_an_accepted_loss(killed: Path, project_dir: Path) -> None:
+    """The old length is ignored although the new length is not written yet."""
     cut(killed, "action_complete")
     ends = (
         "import os; from llc.runtime.launch.command import Command; from llc.runtime.cli import entry; "
@@ -121,8 +121,7 @@ def test_a_kill_at_once_after_the_loss_was_accepted(killed: Path, project_dir: P
     assert (project_dir / "log").read_text() == "a\nb\nc\n"
 
 
-def test_a_lost_file_changes_nothing(killed: Path, project_dir: Path) -> None:
-    """Without it the journal alone serves, as it always did."""
+def test_a_missing_active_file_changes_nothing(killed: Path, project_dir: Path) -> None:
     (killed.parent / "active").unlink()
     done = resume("--on-unknown", "fail", "-q")
     assert done.returncode == 0, done.stderr
@@ -131,7 +130,7 @@ def test_a_lost_file_changes_nothing(killed: Path, project_dir: Path) -> None:
 
 @pytest.fixture
 def stopped(project_dir: Path) -> Path:
-    """The journal of a run that was stopped in order in its third action."""
+    """The journal of a run that was stopped by a signal in its third action."""
     (project_dir / ".loops" / "job.yaml").write_text(LOOP)
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "job", "-q"])
     log = project_dir / "log"
@@ -147,7 +146,7 @@ def stopped(project_dir: Path) -> Path:
 
 @pytest.fixture
 def finished(project_dir: Path) -> Path:
-    """The journal of a run that ended."""
+    """The journal of a finished run."""
     (project_dir / ".loops" / "job.yaml").write_text(LOOP.replace("; exec sleep 600", ""))
     assert run_llc("run", "job", "-q").returncode == 0
     (path,) = project_dir.glob(".loops/.history/*/job.events.jsonl")
@@ -161,10 +160,8 @@ def without_checkpoints(journal: Path) -> None:
 
 @pytest.mark.parametrize("has_checkpoint", [True, False])
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_stopped_run_is_checked_too(
-    stopped: Path, project_dir: Path, count: int, has_checkpoint: bool
-) -> None:
-    """One whose journal lost its last lines in a copy, the event of its stop among them."""
+def test_a_stopped_run_is_checked(stopped: Path, project_dir: Path, count: int, has_checkpoint: bool) -> None:
+    """Its journal lost the last lines, including the event of the stop."""
     if not has_checkpoint:
         without_checkpoints(stopped)
     stopped.write_bytes(b"".join(stopped.read_bytes().splitlines(keepends=True)[:-count]))
@@ -175,10 +172,10 @@ def test_a_stopped_run_is_checked_too(
 
 @pytest.mark.parametrize("state", ["killed", "stopped", "finished"])
 @pytest.mark.parametrize("is_short", [True, False])
-def test_each_command_says_that_the_journal_is_truncated(
+def test_each_command_reports_a_truncated_journal(
     state: str, is_short: bool, project_dir: Path, request: pytest.FixtureRequest
 ) -> None:
-    """In each state of a run; and says nothing about one that is whole."""
+    """In each state of a run; a complete journal is not reported."""
     journal: Path = request.getfixturevalue(state)
     if is_short:
         cut(journal, "route")

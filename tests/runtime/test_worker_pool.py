@@ -32,8 +32,8 @@ ARGS = {
 
 
 def helpers_of(pid: int) -> list[int]:
-    """The helpers of a process that run now."""
-    found = []
+    """The pids of the running helper processes of a process."""
+    pids = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
@@ -41,8 +41,8 @@ def helpers_of(pid: int) -> list[int]:
         except OSError:
             continue
         if parent == pid and b"llc.runtime.models.anthropic_provider" in words:
-            found.append(int(name))
-    return found
+            pids.append(int(name))
+    return pids
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +52,10 @@ def server(answers: ModuleType) -> Iterator[Any]:
 
 
 @pytest.fixture
-def stalls(server: Any, answers: ModuleType) -> None:
-    """The server says nothing to an output that is `stall`, and answers all else, in its words."""
+def stalling_server(server: Any, answers: ModuleType) -> None:
+    """The server does not reply to outputs that contain `stall`; to others it replies with their first
+    line.
+    """
 
     def answer(handler: Any, request: dict[str, Any]) -> None:
         text = request["messages"][0]["content"][0]["text"]
@@ -84,8 +86,8 @@ Ask = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def ask(shared: SharedWorkers, stalls: None, context: Callable[..., Context]) -> Ask:
-    """`ask("words")`: the result of a call; each is a run's own."""
+def ask(shared: SharedWorkers, stalling_server: None, context: Callable[..., Context]) -> Ask:
+    """`ask("output")`: the result of an evaluation, with a new judge for each call."""
 
     def ask(output: str, within: dict[str, Any] | None = None, **args: Any) -> dict[str, Any]:
         return Judge(shared).perform({**ARGS, **args, "output": output}, context(**(within or {})))
@@ -93,41 +95,42 @@ def ask(shared: SharedWorkers, stalls: None, context: Callable[..., Context]) ->
     return ask
 
 
-def at_once(*calls: Callable[[], Any]) -> list[Any]:
-    found: dict[int, Any] = {}
+def run_concurrently(*calls: Callable[[], Any]) -> list[Any]:
+    results: dict[int, Any] = {}
 
     def do(number: int, call: Callable[[], Any]) -> None:
         try:
-            found[number] = call()
+            results[number] = call()
         except Interrupted as error:
-            found[number] = error
+            results[number] = error
 
     threads = [threading.Thread(target=do, args=pair) for pair in enumerate(calls)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    return [found[number] for number in range(len(calls))]
+    return [results[number] for number in range(len(calls))]
 
 
 def test_each_call_gets_its_own_answer(ask: Ask) -> None:
-    """More calls at once than one helper takes: two helpers, and no answer goes to another's."""
+    """More concurrent calls than one helper accepts use two helpers, and each caller gets its own reply."""
     words = [f"word-{n}" for n in range(MAX_CALLS + 10)]
-    found = at_once(*(lambda word=word: ask(word) for word in words))  # type: ignore[misc]
-    assert [result.get("reply") for result in found] == [{"verdict": word} for word in words]
+    results = run_concurrently(*(lambda word=word: ask(word) for word in words))  # type: ignore[misc]
+    assert [result.get("reply") for result in results] == [{"verdict": word} for word in words]
     assert 1 <= len(helpers_of(os.getpid())) <= 2
 
 
-def test_one_that_takes_too_long_keeps_no_other(ask: Ask) -> None:
-    """Its time is over, and the others have their answers; what comes next has its own."""
-    slow, one, two = at_once(lambda: ask("stall", timeout_s=0.5), lambda: ask("one"), lambda: ask("two"))
+def test_a_timeout_of_one_call_does_not_affect_others(ask: Ask) -> None:
+    slow, one, two = run_concurrently(
+        lambda: ask("stall", timeout_s=0.5), lambda: ask("one"), lambda: ask("two")
+    )
     assert slow["error"]["kind"] == "timeout"
     assert (one["reply"], two["reply"]) == ({"verdict": "one"}, {"verdict": "two"})
     assert ask("three")["reply"] == {"verdict": "three"}
 
 
 def await_request(server: Any, words: str) -> None:
-    """Wait until the server has a request with these words."""
+    """Wait until the server has a request with this text."""
     end = time.monotonic() + 60
     while not any(words in json.dumps(request) for request in list(server.requests)):
         assert time.monotonic() < end
@@ -135,20 +138,20 @@ def await_request(server: Any, words: str) -> None:
 
 
 def test_an_interrupt_ends_one_call_at_once(ask: Ask) -> None:
-    """Whoever asked is free, and so is everybody else."""
+    """The other calls of the helper continue."""
     interrupt = Interrupt()
     timer = threading.Timer(0.3, interrupt.set)
     timer.start()
-    begun = time.monotonic()
-    cut, one = at_once(lambda: ask("stall", within={"interrupt": interrupt}), lambda: ask("one"))
+    started = time.monotonic()
+    cut, one = run_concurrently(lambda: ask("stall", within={"interrupt": interrupt}), lambda: ask("one"))
     assert isinstance(cut, Interrupted)
-    assert time.monotonic() - begun < 25
+    assert time.monotonic() - started < 25
     assert one["reply"] == {"verdict": "one"}
     interrupt.close()
 
 
-def test_a_helper_that_is_killed_is_replaced(ask: Ask, server: Any) -> None:
-    """A call that it was to answer fails, and the next one is answered."""
+def test_a_killed_helper_is_replaced(ask: Ask, server: Any) -> None:
+    """Its pending call fails, and the next call succeeds."""
     assert ask("one")["reply"] == {"verdict": "one"}
 
     def kill() -> None:
@@ -156,16 +159,18 @@ def test_a_helper_that_is_killed_is_replaced(ask: Ask, server: Any) -> None:
         for pid in helpers_of(os.getpid()):
             os.kill(pid, signal.SIGKILL)
 
-    cut, _ = at_once(lambda: ask("stall-then-killed"), kill)
+    cut, _ = run_concurrently(lambda: ask("stall-then-killed"), kill)
     assert cut["error"]["kind"] == "client"
     assert "SIGKILL" in cut["error"]["message"]
     assert ask("two")["reply"] == {"verdict": "two"}
 
 
-def test_a_long_request_comes_whole(ask: Ask) -> None:
-    """Longer than a pipe is, from several at once."""
+def test_long_concurrent_requests_are_complete(ask: Ask) -> None:
+    """Each request is longer than the buffer of a pipe."""
     calls = [lambda n=n: ask(f"word-{n}\n" + "x" * 300_000) for n in range(4)]  # type: ignore[misc]
-    assert [found["reply"]["verdict"] for found in at_once(*calls)] == [f"word-{n}" for n in range(4)]
+    assert [result["reply"]["verdict"] for result in run_concurrently(*calls)] == [
+        f"word-{n}" for n in range(4)
+    ]
 
 
 LOOP = """
@@ -181,10 +186,10 @@ states:
 """
 
 
-def test_a_batch_has_few_helpers(
+def test_a_batch_has_two_helpers(
     tmp_path: Path, messages_server: Any, answers: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sixty runs that ask a model at once have two helpers between them, and each its verdict."""
+    """60 concurrent runs share them, and each gets its verdict."""
     monkeypatch.chdir(tmp_path)
     seen: list[int] = []
     gate = threading.Event()
@@ -211,22 +216,22 @@ def test_a_batch_has_few_helpers(
     assert len(helpers) == 2
 
 
-def test_calls_at_once_share_one_client() -> None:
-    """The first ones too, that find none: to make one takes as long as several calls."""
-    made: list[object] = []
+def test_concurrent_calls_share_one_client() -> None:
+    """Also the first calls, for which no client exists yet."""
+    created: list[object] = []
     used: list[object] = []
 
     def connect(**given: Any) -> object:
         time.sleep(0.05)
-        made.append(object())
-        return made[-1]
+        created.append(object())
+        return created[-1]
 
     def send(client: Any, request: dict[str, Any], reply: Any, is_forced: bool) -> None:
         used.append(client)
 
-    import anthropic  # here, because it takes a second that no other test needs
+    import anthropic  # imported here, as it takes a second that other tests do not need
 
     provider = Provider(anthropic, connect, send)
     request = {"model": "m", "base_url": None, "key": None, "output": None, "timeout": 1.0}
-    at_once(*(lambda: provider.answer(dict(request), lambda part: None) for _ in range(8)))
-    assert used == made * 8
+    run_concurrently(*(lambda: provider.answer(dict(request), lambda part: None) for _ in range(8)))
+    assert used == created * 8

@@ -1,4 +1,4 @@
-"""Effects of the real world itself (sleep, clock, environment), interrupts and contexts."""
+"""Effects of the real world: sleep, clock, environment; interrupts and contexts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Perform = Callable[..., dict[str, Any]]
 
 
 def test_every_kind_of_effect_is_performed() -> None:
-    """The table of effects and the table of performers pair up, and all functions exist."""
+    """The tables of effects and of performers have the same kinds, and all functions exist."""
     assert list(PERFORMERS.keys() ^ EFFECTS.keys()) == []
     for kind in EFFECTS:
         assert list(inspect.signature(performer_of(kind)).parameters) == ["args", "context", "parts"]
@@ -37,13 +37,12 @@ def test_every_kind_of_effect_is_performed() -> None:
 
 
 def test_an_unknown_kind_is_refused(perform: Perform) -> None:
-    """That is our error, not the program's: the verifier lets no such program through."""
+    """It is a ValueError, not a fault: the verifier accepts no such program."""
     with pytest.raises(ValueError, match="`telepathy`"):
         perform("telepathy")
 
 
 def test_sleep_waits(perform: Perform) -> None:
-    """At least as long as it was asked to."""
     before = time.monotonic()
     assert perform("sleep", {"elapsed_ms": lambda: 70}, seconds=0.05) == {"elapsed_ms": 70}
     assert time.monotonic() - before >= 0.05
@@ -51,18 +50,15 @@ def test_sleep_waits(perform: Perform) -> None:
 
 @pytest.mark.parametrize("seconds", [0, -1])
 def test_sleep_for_no_time_returns(perform: Perform, seconds: float) -> None:
-    """No back-off is no wait."""
     assert perform("sleep", seconds=seconds) == {"elapsed_ms": 0}
 
 
-def test_sleep_ends_with_the_loops_time(perform: Perform) -> None:
-    """It is cut at the deadline and says so."""
+def test_the_loops_deadline_ends_a_sleep(perform: Perform) -> None:
     result = perform("sleep", {"elapsed_ms": lambda: 980}, seconds=600, deadline_ms=1000)
     assert result == {"elapsed_ms": 980, "timed_out": "loop"}
 
 
-def test_sleep_after_the_loops_time_does_not_wait(perform: Perform) -> None:
-    """The deadline has passed."""
+def test_no_sleep_starts_after_the_loops_deadline(perform: Perform) -> None:
     result = perform("sleep", {"elapsed_ms": lambda: 5000}, seconds=600, deadline_ms=1000)
     assert result["timed_out"] == "loop"
 
@@ -74,27 +70,27 @@ def test_an_interrupt_ends_a_sleep(perform: Perform, interrupt: Interrupt) -> No
         perform("sleep", seconds=600)
 
 
-def test_a_sleeping_display_ticks(perform: Perform) -> None:
-    """A count-down can be shown."""
+def test_on_tick_is_called_during_a_sleep(perform: Perform) -> None:
+    """A display can show a count-down."""
     ticks: list[int] = []
     perform("sleep", {"on_tick": lambda: ticks.append(1)}, seconds=0.35)
     assert len(ticks) >= 1
 
 
 def test_the_clock_gives_utc_with_milliseconds(perform: Perform) -> None:
-    """ISO 8601, and the run's active time."""
+    """In ISO 8601, with the active time of the run."""
     result = perform("clock", {"elapsed_ms": lambda: 42})
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", result["time"])
     assert result["elapsed_ms"] == 42
 
 
-def test_a_timestamp_is_cut_not_rounded() -> None:
-    """A time stamp never lies in the future."""
+def test_a_timestamp_is_truncated_not_rounded() -> None:
+    """A timestamp is never in the future."""
     assert timestamp(1705314600.9999) == "2024-01-15T10:30:00.999Z"
 
 
 def test_environment_variables_are_texts_or_null(perform: Perform, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unset is null, empty is empty, what is not UTF-8 gets replacement characters."""
+    """An unset variable is null, an empty one is empty, and invalid UTF-8 gets replacement characters."""
     monkeypatch.setenv("LLC_A", "")
     monkeypatch.setitem(os.environb, b"LLC_B", b"x\xffy")
     names = ["LLC_A", "LLC_B", "LLC_NONE", "", "a=b", "\ud800"]
@@ -103,14 +99,13 @@ def test_environment_variables_are_texts_or_null(perform: Perform, monkeypatch: 
 
 
 def test_an_interrupt_that_is_set_often_does_not_block(interrupt: Interrupt) -> None:
-    """Its pipe may be full; a signal handler must return."""
+    """A signal handler must return although the pipe of the interrupt is full."""
     for _ in range(100_000):
         interrupt.set()
     assert interrupt.is_set
 
 
 def test_a_wait_ends_when_a_descriptor_is_readable(interrupt: Interrupt) -> None:
-    """Waiting for something else at the same time."""
     read, write = os.pipe()
     os.write(write, b"x")
     interrupt.wait(600, wake=read)
@@ -118,8 +113,8 @@ def test_a_wait_ends_when_a_descriptor_is_readable(interrupt: Interrupt) -> None
     os.close(write)
 
 
-def test_waits_beyond_what_poll_takes_are_possible() -> None:
-    """A sleep of a century is cut into pieces."""
+def test_waits_longer_than_the_limit_of_poll_are_possible() -> None:
+    """A sleep of a century is split into parts."""
     assert milliseconds(3e9) < 2**31
     assert milliseconds(-1) == 0
 
@@ -135,27 +130,27 @@ def test_waits_beyond_what_poll_takes_are_possible() -> None:
         (2, 3000, 1000, (2.0, "loop")),
     ],
 )
-def test_the_earlier_limit_counts(
+def test_the_earlier_limit_applies(
     context: Callable[..., Context],
     timeout_s: float | None,
     deadline_ms: int | None,
     elapsed_ms: int,
     limit: tuple[float | None, str],
 ) -> None:
-    """The action's own or the loop's, and which it is."""
+    """The action's timeout or the loop's deadline; the result names which."""
     args = {"timeout_s": timeout_s, "deadline_ms": deadline_ms}
     assert context(elapsed_ms=lambda: elapsed_ms).limit(args, own="action") == limit
 
 
 def test_a_world_may_be_closed_twice() -> None:
-    """And without having done anything."""
+    """Also without any effect."""
     world = World()
     world.close()
     world.close()
 
 
-def test_the_world_imports_nothing_heavy(tmp_path: Path) -> None:
-    """A run of a cached image that performs shell actions pays for none of these."""
+def test_the_world_imports_no_slow_modules(tmp_path: Path) -> None:
+    """They would delay each run of a cached program with shell actions."""
     (tmp_path / "llc").symlink_to(Path(llc.__file__).parent)
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from llc.runtime.effects import world, shell; "
