@@ -302,7 +302,7 @@ def evaluate(project: Path, expression: str) -> Any:
     """The value of an expression, evaluated by a run."""
     done = llc(project, "run", "--json", "-e", expression)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)["evaluate"]
+    return json.loads(done.stdout)["value"]
 
 
 def test_a_program_gets_the_paths(project: Path) -> None:

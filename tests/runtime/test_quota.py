@@ -581,6 +581,6 @@ def test_budget_lists_open_breakers(service: Service) -> None:
     assert "llc budget close account:claude" in shown
     (breaker,) = json.loads(service.llc("budget", "--json")[1])["breakers"]
     assert breaker["account"] == "claude"
-    assert breaker["wait_until"] == clock.timestamp(reset + 1)
+    assert breaker["until"] == clock.timestamp(reset + 1)
     assert service.llc("budget", "close", "account:other")[1].endswith("was not open\n")
     assert service.llc("budget", "close", "day")[0] == 2

@@ -84,11 +84,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
             {"state": "fix", "output": "Fixed."},
         ]
         (folder / "world.yaml").write_text(json.dumps({"rules": rules}))
-        assert run_llc("run", "text_of", "--quiet").returncode == 0
+        assert run_llc("run", "shown", "--quiet").returncode == 0
         assert run_llc("run", "long", "--script", "world.yaml", "--quiet").returncode == 0
-        for name in ("text_of", "long"):
+        for name in ("shown", "long"):
             assert run_llc("report", name, "-o", f"{name}.html").returncode == 0
-        assert run_llc("report", "text_of", "long", "-o", "two.html").returncode == 0
+        assert run_llc("report", "shown", "long", "-o", "two.html").returncode == 0
     return folder
 
 
@@ -249,7 +249,7 @@ def test_the_diagram_shows_the_state(browser: Browser, project: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [360, 800, 1024, 1600])
-@pytest.mark.parametrize("name", ["text_of", "long", "two"])
+@pytest.mark.parametrize("name", ["shown", "long", "two"])
 def test_no_horizontal_scrolling_at_any_width(browser: Browser, project: Path, name: str, width: int) -> None:
     """Also in both colour schemes, whose text has contrast."""
     browser.resize(width)
@@ -278,7 +278,7 @@ def test_a_page_applies_updates(browser: Browser, project: Path, monkeypatch: py
     """New steps of a live view are added, and a cursor at the end stays at the end."""
     monkeypatch.chdir(project)
     browser.open(project / "shown.html")
-    with RunModel(find_run("text_of")) as model:
+    with RunModel(find_run("shown")) as model:
         update = as_data(model.update())
     steps, values = update["steps"], update["values"]
     browser.evaluate("report.runs[0].chunks = [], report.runs[0].cache = {at: -1, frames: []}")
@@ -388,7 +388,7 @@ def test_only_visible_rows_exist(browser: Browser, project: Path) -> None:
 
 def test_the_page_is_accessible(browser: Browser, project: Path) -> None:
     """axe-core finds no serious violation."""
-    for name in ("text_of", "two"):
+    for name in ("shown", "two"):
         for scheme in ("light", "dark"):
             browser.prefer(scheme)
             browser.open(project / f"{name}.html", "#step=2")

@@ -31,7 +31,7 @@ def test_dismissed_threads_finish_their_jobs() -> None:
     done: list[int] = []
     for number in range(3):
         threads.do(lambda number=number: (gate.wait(), done.append(number)))  # type: ignore[misc]
-    left = threads.dismiss()
+    running = threads.dismiss()
     assert not done
     gate.set()
     for thread in running:
