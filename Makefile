@@ -36,7 +36,7 @@ browser: $(BIN)/llc
 # The whole crash matrix: every kind of failure at every write, hundreds of random failures, and 50 concurrent
 # processes. Takes about ten minutes.
 crash: $(BIN)/llc
-	LLC_CRASH=1 $(BIN)/python -m pytest tests/runtime/test_crash.py tests/runtime/test_crash_rich.py tests/runtime/test_crash_agents.py tests/runtime/test_damaged_journals.py tests/runtime/test_ledger.py tests/runtime/test_quota.py tests/database/test_soak.py
+	LLC_CRASH=1 $(BIN)/python -m pytest tests/runtime/test_crash.py tests/runtime/test_crash_rich.py tests/runtime/test_crash_agents.py tests/runtime/test_agent_session_resume.py tests/runtime/test_damaged_journals.py tests/runtime/test_ledger.py tests/runtime/test_quota.py tests/database/test_soak.py
 
 # Real agent programs in all test situations, including programs that start slowly. Takes about five minutes.
 agents: $(BIN)/llc

@@ -182,6 +182,8 @@ def _watch(request: dict[str, Any], handles: list[int]) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[1:1] = [folder for folder in folders if folder and folder not in sys.path]
     sys.argv[1:] = request["words"]
     runpy.run_module("llc", run_name="__main__", alter_sys=True)
 

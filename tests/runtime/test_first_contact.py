@@ -117,10 +117,12 @@ def tracked() -> list[str]:
 
 
 def test_wheel_has_the_package_and_nothing_else(distribution: Path) -> None:
-    """Every tracked file of the package is included, with data files, and only below `llc/`."""
+    """Every tracked file of the package is included, with data files, below `llc/` and as programs only."""
     (wheel,) = distribution.glob("*.whl")
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    assert names == {f"llc/{name}" for name in tracked()}
+    scripts = wheel.name.removesuffix("-py3-none-any.whl") + ".data/scripts/"
+    expected = {f"llc/{name}".replace("llc/runtime/cli/scripts/", scripts) for name in tracked()}
+    assert names == expected
 
 
 def test_sdist_is_complete(distribution: Path) -> None:

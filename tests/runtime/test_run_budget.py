@@ -26,7 +26,13 @@ MANY = """
 
 
 @pytest.fixture
-def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages_server: Any, answers: ModuleType) -> Llc:
+def llc(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    messages_server: Any,
+    answers: ModuleType,
+    light_client: None,
+) -> Llc:
     """Run llc in a project with a flow of four calls, 1000 tokens and 0.001 USD each.
 
     `llc("scripted", …)` is `run` in a scripted world.

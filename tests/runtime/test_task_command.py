@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import fork_server
 import pytest
 from keepers import kill_with_keeper
 
@@ -37,6 +38,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def llc_(*words: str, text: str = "", **more: Any) -> subprocess.CompletedProcess[str]:
+    """llc in a process of its own; text: its input."""
+    if not text and not more:
+        return fork_server.programs().run(*words)
     return subprocess.run(
         [sys.executable, "-c", LLC, *words],
         input=text,
@@ -63,6 +67,7 @@ def test_a_task_is_done_by_its_model(project: Path, messages_server: Any, answer
     assert told["notes"]["run"].startswith("user-entitle-")
 
 
+@pytest.mark.usefixtures("light_client")
 def test_for_people_the_content_alone_is_on_stdout(project: Path, messages_server: Any, answers: Any) -> None:
     """Status, cost and progress go to standard error."""
     messages_server.then(answers.text("Small Steps"))
@@ -72,6 +77,7 @@ def test_for_people_the_content_alone_is_on_stdout(project: Path, messages_serve
     assert llc_("task", "user:entitle", "text=x", "--quiet").stdout == "Small Steps\n"
 
 
+@pytest.mark.usefixtures("light_client")
 def test_a_failed_call_is_a_failed_result(project: Path, messages_server: Any, answers: Any) -> None:
     """The task's own reason and message, once; exit code 1."""
     messages_server.then(answers.status(400, "no such thing"))
@@ -234,6 +240,7 @@ def test_completion_knows_names_and_parameters(project: Path, words: str, found:
     assert found in done.stdout.split("\n"), done.stderr
 
 
+@pytest.mark.usefixtures("light_client")
 def test_the_session_does_tasks_too(project: Path, messages_server: Any, answers: Any) -> None:
     """Those of the project and those defined in it; the content goes to stdout, `it` is the result."""
     messages_server.then(answers.text("Small Steps"))

@@ -60,6 +60,7 @@ def test_a_task_of_a_flow_is_done_by_a_model(
     ]
 
 
+@pytest.mark.usefixtures("light_client")
 def test_nothing_is_billed_twice(llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path) -> None:
     """After kill -9 between two calls the first is on record; later tasks still know what it said."""
     messages_server.then(answers.text("one"), answers.stall(), answers.text("two"))
@@ -100,6 +101,7 @@ PAY = """
 """
 
 
+@pytest.mark.usefixtures("light_client")
 def test_a_call_in_doubt_is_not_paid_for_twice(
     llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
 ) -> None:
@@ -123,6 +125,7 @@ def test_a_call_in_doubt_is_not_paid_for_twice(
     assert len(messages_server.requests) == 2
 
 
+@pytest.mark.usefixtures("light_client")
 def test_a_call_does_not_outlive_a_killed_run(
     llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
 ) -> None:
@@ -184,6 +187,7 @@ def test_whatever_a_server_does_is_on_record(
     assert len(messages_server.requests) == asked
 
 
+@pytest.mark.usefixtures("light_client")
 def test_ctrl_c_stops_a_run_in_the_middle_of_a_reply(
     llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
 ) -> None:
@@ -203,6 +207,7 @@ def test_ctrl_c_stops_a_run_in_the_middle_of_a_reply(
     assert json.loads(done.stdout)["value"]["content"] == "done"
 
 
+@pytest.mark.usefixtures("light_client")
 def test_a_task_that_fails_is_shown_with_its_reason(
     llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
 ) -> None:

@@ -82,7 +82,7 @@ def interrupted_trace(image: Image, quantum: int) -> list[Any]:
 
 
 @given(PROGRAMS, st.integers(1, 5))
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tried(30), deadline=None, suppress_health_check=list(HealthCheck))
 def test_restoring_at_every_stop_changes_nothing(program: Program, quantum: int) -> None:
     """With a JSON snapshot at every effect and end of fuel, trace, result and ticks are the same."""
     image = emit(program)
