@@ -12,9 +12,10 @@ from typing import Any
 
 from fork_server import Process
 
-# What an action does to kill its run and the keeper. The keeper first, so that its locks are free when the
-# run has ended; it stays a zombie until then, since the run that is its parent is suspended. One thread takes
-# the signal and suspends the others, which see the keeper's death if they are not waited for.
+# Shell commands with which an action kills its run and the keeper. The keeper is killed first, so that its
+# locks are free when the run has ended; it remains a zombie until then, since its parent, the run, is
+# suspended. One thread of the run handles SIGSTOP and suspends the others; without the wait for them, they
+# could notice the death of the keeper.
 KILL = (
     "read -r _ _ _ driver _ < /proc/$PPID/stat; kill -STOP $driver; "
     "for task in /proc/$driver/task/*/stat; do "
@@ -24,7 +25,7 @@ KILL = (
 
 
 def keeper_of(pid: int) -> int | None:
-    """The pid of the keeper of a process that drives runs."""
+    """The pid of the keeper of a process that drives runs; None without a keeper."""
     command = Path(f"/proc/{pid}/cmdline").read_bytes()
     for task in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
@@ -35,7 +36,7 @@ def keeper_of(pid: int) -> int | None:
 
 
 def is_ended(pid: int) -> bool:
-    """Whether a process has ended, and with it the locks that it held; its parent may not have seen that."""
+    """Whether a process has ended and released its locks; its parent may not have waited for it yet."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -43,7 +44,10 @@ def is_ended(pid: int) -> bool:
 
 
 def wait_suspended(pid: int) -> None:
-    """Wait until no thread of a process runs that was sent SIGSTOP: one takes it and suspends the others."""
+    """Wait until all threads of a process are suspended after SIGSTOP: one thread takes the signal and
+    suspends
+    the others.
+    """
     for task in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             while (task / "stat").read_text().rpartition(")")[2].split()[0] not in "TZX":
@@ -51,7 +55,7 @@ def wait_suspended(pid: int) -> None:
 
 
 def kill_with_keeper(process: subprocess.Popen[Any] | Process | int) -> None:
-    """kill -9 of a run, by its process or its pid, and of the keeper of its actions."""
+    """kill -9 a run, given by its process or its pid, and the keeper of its actions."""
     pid = process if isinstance(process, int) else process.pid
     os.kill(pid, signal.SIGSTOP)
     wait_suspended(pid)

@@ -3,8 +3,8 @@
     python tests/journals/record.py [FOLDER]
 
 Run it once for each version, and when a journal gets a new kind of event, effect or field: add a case that
-has it and run it again. A case that is in the folder already is not recorded again, so nothing that is stored
-changes. Then `pytest --update tests/journals` writes what is expected of the new runs.
+contains it and run it again. A case that exists in the folder is not recorded again, so stored files do not
+change. Then `pytest --update tests/journals` writes the expected output of the new runs.
 
 The cases run as real processes in a copy of `project/`, most of them in the scripted world `world.yaml`.
 """
@@ -25,22 +25,22 @@ from pathlib import Path
 import llc
 
 HERE = Path(__file__).parent
-# A secret that a run was given; its value is not in the journal.
+# A secret of a run; its value is not in the journal.
 SECRET = {"RECORD_API_KEY": "sesame-0123456789"}
 SCRIPT = ("--script", "world.yaml")
-# Files of a run that belong to the process that ran it, or that each reader makes for itself.
+# Files that belong to the process of a run, or that each reader recreates.
 NOT_STORED = ("lock", "active", "*.live", "*.log", "summary.json", "trees")
 
 
 class Recorder:
-    """A project to run cases in; what they leave is stored in `target`."""
+    """A project in which cases run; their files are stored in `target`."""
 
     def __init__(self, project: Path, target: Path) -> None:
         self.project = project
         self.target = target
 
     def llc(self, *words: str) -> None:
-        """Run llc there; how it ends is part of the case."""
+        """Run llc in the project; its exit code is part of the case."""
         command = [sys.executable, "-m", "llc", *words]
         env = {**os.environ, **SECRET, "XDG_CACHE_HOME": str(self.project / ".cache")}
         subprocess.run(command, cwd=self.project, env=env, capture_output=True, timeout=60, check=False)
@@ -49,7 +49,7 @@ class Recorder:
         self.llc("run", target, "-q", *words)
 
     def path(self, name: str) -> Path:
-        """The folder of the only run that is called `name`."""
+        """The folder of the only run named `name`."""
         (found,) = self.project.glob(f".loops/.*/{name}-*-*")
         return found
 
@@ -59,7 +59,7 @@ class Recorder:
         path.write_bytes(text.replace(old, new))
 
     def store(self) -> list[Path]:
-        """Store the runs of the project, and the world that they were in."""
+        """Store the runs of the project and their world."""
         stored = []
         for root in ("running", "history"):
             for run in sorted(self.project.glob(f".loops/.{root}/*-*-*")):
@@ -71,14 +71,14 @@ class Recorder:
 
 
 def changed(case: Recorder) -> None:
-    """A run that took on an edited program."""
+    """A run that continued with an edited program."""
     case.run("changed")
     case.edit(case.project / ".loops/changed.yaml", b"echo twice", b"echo three times")
     case.llc("resume", "changed", "-q", "--accept-changes")
 
 
 def damaged(case: Recorder) -> None:
-    """A run whose journal lost a result; it was resumed in spite of that."""
+    """A run whose journal lost a result and which was resumed."""
     case.run("damaged")
     journal = case.path("damaged") / "damaged.events.jsonl"
     case.edit(journal, b'"output":"once\\n"', b'"output":"\xff\xff\xff\xff\\n"')
@@ -86,13 +86,13 @@ def damaged(case: Recorder) -> None:
 
 
 def resumed(case: Recorder) -> None:
-    """A run that was killed in an action, which then failed instead of running again."""
+    """A run that was killed during an action, which then failed instead of running again."""
     case.run("resumed")
     case.llc("resume", "resumed", "-q", "--on-unknown", "fail")
 
 
 def forked(case: Recorder) -> None:
-    """A run that shares the past of another."""
+    """A run that shares the history of another."""
     case.run("judged", *SCRIPT)
     case.llc("fork", "judged", "-q", "--state", "report")
 
@@ -101,20 +101,20 @@ AGENT = 'agents:\n  helper: {extends: claude, argv: ["./helper", "{options}"]}\n
 
 
 def worked(case: Recorder) -> None:
-    """An agent that says what it does; one file is too large to be recorded."""
+    """An agent that reports its activity; one file is too large to be recorded."""
     (case.project / ".loops" / "config.yaml").write_text(AGENT)
     (case.project / "large").write_bytes(bytes(2_000_000))
     case.run("worked", "--no-preflight")
 
 
 def proven(case: Recorder) -> None:
-    """A success that a check establishes after an agent worked."""
+    """A success that a check proves after the work of an agent."""
     (case.project / ".loops" / "config.yaml").write_text(AGENT)
     case.run("proven", "--no-preflight")
 
 
-def beside(case: Recorder) -> None:
-    """Effects and runs at the same time, and a folder of trees that cannot be used."""
+def concurrent(case: Recorder) -> None:
+    """Concurrent effects and runs, and an unusable folder of trees."""
     (case.project / ".loops" / "config.yaml").write_text("record_files: all\n")
     case.llc("run", "beside", "-q", "--background")
     case.run("both.sexp")
@@ -144,15 +144,15 @@ CASES: dict[str, Callable[[Recorder], None]] = {
     "resumed": resumed,
     "worked": worked,
     "proven": proven,
-    "beside": beside,
+    "beside": concurrent,
     "damaged": damaged,
     "changed": changed,
     "linked": lambda case: case.run("linked"),
 }
 
 
-def refuse_private(folder: Path, words: list[str]) -> None:
-    """Refuse to store what names this machine or its user. Raises SystemExit."""
+def reject_private(folder: Path, words: list[str]) -> None:
+    """Reject files that contain names of this machine or its user. Raises SystemExit."""
     for file in folder.rglob("*"):
         data = file.read_bytes() if file.is_file() else b""
         found = [word for word in words if word.encode() in data]
@@ -175,7 +175,7 @@ def main() -> None:
             user = getpass.getuser()
             if not stored:
                 raise SystemExit(f"{name}: nothing was recorded")
-            refuse_private(
+            reject_private(
                 target, [place, socket.gethostname(), f"/home/{user}", f"/{user}/", *SECRET.values()]
             )
         print(f"{name}: {', '.join(path.name for path in stored)}")

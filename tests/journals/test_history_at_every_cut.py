@@ -1,4 +1,6 @@
-"""The history in a checkpoint: from every position of every recorded journal it goes on to the same facts."""
+"""The history in a checkpoint: continued from any position of any recorded journal it gives the same
+result.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ HERE = Path(__file__).parent
 RUNS = sorted(path for path in HERE.glob("*.*/*/*/*-*") if path.is_dir())
 
 
-def at(history: RunHistory, offset: int) -> Checkpoint:
-    """The checkpoint with that history, as it is read from a file."""
+def checkpoint_at(history: RunHistory, offset: int) -> Checkpoint:
+    """The checkpoint with this history, as read from a file."""
     facts: dict[str, Any] = json.loads(json.dumps({"history": history.to_data()}))
     return Checkpoint(offset, history.lines, 0, facts)
 
@@ -34,13 +36,13 @@ def test_a_history_goes_on_from_every_position(run: Path) -> None:
     expected = whole.to_data()
     history = RunHistory()
     for index, entry in enumerate(entries):
-        resumed = RunHistory(at(history, entry.offset))
+        resumed = RunHistory(checkpoint_at(history, entry.offset))
         for later in entries[index:]:
             resumed.add(later)
         assert resumed.to_data() == expected, f"from line {entry.line}"
         assert resumed.active_ms() == whole.active_ms()
         history.add(entry)
-    assert RunHistory(at(history, 0)).to_data() == expected
+    assert RunHistory(checkpoint_at(history, 0)).to_data() == expected
 
 
 @pytest.fixture

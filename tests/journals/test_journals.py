@@ -1,4 +1,4 @@
-"""Runs that were recorded by this version and by earlier ones: each can be read, replayed and resumed."""
+"""Runs recorded by this and earlier versions: each can be read, replayed and resumed."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ RUNS = sorted(path for case in CASES for path in case.glob("*/*-*") if path.is_d
 CHECKSUMS = "SHA256SUMS"
 EXPECTED = "expected.json"
 TO_UPDATE = "; `pytest --update tests/journals` rewrites what is expected, never what is recorded"
-# What a case needs to go on.
+# Options that a case needs to continue.
 RESUME_OPTIONS = {"fuel": ("--fuel", "9999"), "spent": ("--budget", "usd=9")}
-# What depends on the machine that reads.
+# Fields that depend on the reading machine.
 VOLATILE = {"pid", "background", "age_ms"}
 
 
 def shortened(line: str) -> str:
-    """A long line by its beginning and its checksum."""
+    """A long line as its prefix and its checksum."""
     if len(line) <= 80:
         return line
     return f"{line[:40]}… sha256 {hashlib.sha256(line.encode()).hexdigest()[:16]}"
@@ -49,7 +49,7 @@ def events(run: Path) -> Iterator[Event]:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty project in UTC, with the secret that the runs were given."""
+    """An empty project in UTC, with the secret of the runs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -59,15 +59,15 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def seen(project: Path, case: Path) -> dict[str, Any]:
-    """What each command shows of the runs of a case."""
+def command_outputs(project: Path, case: Path) -> dict[str, Any]:
+    """Output of each command for the runs of a case."""
 
     def shown(*words: str) -> Any:
-        done = run_llc(*words)
-        assert "Traceback" not in done.stderr
+        result = run_llc(*words)
+        assert "Traceback" not in result.stderr
         if words[0] in ("trace", "logs"):
-            return [shortened(line) for line in done.stdout.splitlines()]
-        data = json.loads(done.stdout)
+            return [shortened(line) for line in result.stdout.splitlines()]
+        data = json.loads(result.stdout)
         for row in data if isinstance(data, list) else [data]:
             for name in VOLATILE & row.keys():
                 row[name] = None
@@ -79,11 +79,11 @@ def seen(project: Path, case: Path) -> dict[str, Any]:
             shutil.copytree(case / name, project / ".loops" / f".{name}")
     if (case / "world.yaml").exists():
         shutil.copy(case / "world.yaml", project)
-    # The actions that ended their runs do it once.
+    # The actions that ended their runs do so only once.
     for run in project.glob(".loops/.*/*-*"):
         (project / f"go-{run.name.partition('-')[0]}").touch()
     found: dict[str, Any] = {"history": shown("history", "--json")}
-    del found["history"]["states"]  # the sum of those of the runs
+    del found["history"]["states"]  # the sum over the runs
     for run in sorted(project.glob(".loops/.*/*-*")):
         told = found[run.name] = {
             "status": shown("status", run.name, "--json"),
@@ -99,9 +99,9 @@ def seen(project: Path, case: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=case_id)
-def test_a_recorded_run_is_read_as_ever(case: Path, project: Path, update: bool) -> None:
-    """status, logs, trace, replay and history show what is expected; unfinished runs resume and end."""
-    found = json.dumps(seen(project, case), indent=1, ensure_ascii=False) + "\n"
+def test_recorded_run_is_read_and_resumed(case: Path, project: Path, update: bool) -> None:
+    """status, logs, trace, replay and history have the expected output; unfinished runs resume and end."""
+    found = json.dumps(command_outputs(project, case), indent=1, ensure_ascii=False) + "\n"
     path = case / EXPECTED
     if update:
         path.write_text(found)
@@ -114,7 +114,7 @@ def test_a_recorded_run_is_read_as_ever(case: Path, project: Path, update: bool)
 
 
 def test_every_kind_of_event_and_effect_is_in_a_recorded_journal() -> None:
-    """A new kind or field of an event, and a new kind of effect, has to be recorded, too."""
+    """A new kind or field of an event, and a new kind of effect, must be recorded."""
     fields: dict[str, set[str]] = {}
     effects = set()
     for run in RUNS:
@@ -135,8 +135,8 @@ def test_every_kind_of_event_and_effect_is_in_a_recorded_journal() -> None:
 
 
 @pytest.mark.parametrize("folder", sorted({case.parent for case in CASES}), ids=lambda path: path.name)
-def test_what_is_recorded_is_never_changed(folder: Path, update: bool) -> None:
-    """Each case has the checksum it was stored with; cases may be added."""
+def test_recorded_files_are_unchanged(folder: Path, update: bool) -> None:
+    """Each case has its original checksum; cases may be added."""
     found = {case.name: checksum(case) for case in CASES if case.parent == folder}
     sums = folder / CHECKSUMS
     lines = sums.read_text().splitlines() if sums.exists() else []

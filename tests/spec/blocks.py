@@ -46,19 +46,19 @@ def text_of(chapter: str) -> str:
 def blocks(chapter: str) -> list[Block]:
     """All fenced blocks of a chapter, in order."""
     text = text_of(chapter)
-    found = []
+    result = []
     for fence in _FENCE.finditer(text):
         language, _, info = fence[2].strip().partition(" ")
         line = text.count("\n", 0, fence.start()) + 1
-        found.append(Block(chapter, line, language, info.strip(), fence[3]))
-    return found
+        result.append(Block(chapter, line, language, info.strip(), fence[3]))
+    return result
 
 
 def take(chapter: str, *kinds: str) -> list[Block]:
     """Blocks whose language, or language and info, is one of `kinds`. The caller must run them."""
-    found = [block for block in blocks(chapter) if block.language in kinds or block.kind in kinds]
-    _TAKEN.update((block.chapter, block.line) for block in found)
-    return found
+    taken = [block for block in blocks(chapter) if block.language in kinds or block.kind in kinds]
+    _TAKEN.update((block.chapter, block.line) for block in taken)
+    return taken
 
 
 def is_taken(block: Block) -> bool:

@@ -20,8 +20,8 @@ def test_the_commands_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     for line in COMMANDS.text.splitlines():
-        done = run_llc(*line.partition("#")[0].split()[1:])
-        assert done.returncode == 0, (line, done.stderr)
+        result = run_llc(*line.partition("#")[0].split()[1:])
+        assert result.returncode == 0, (line, result.stderr)
     assert [limit.key for limit in ledger.limits()] == ["project", "account:claude"]
 
 

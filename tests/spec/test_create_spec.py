@@ -26,8 +26,8 @@ def test_the_commands_print_the_shown_output(tmp_path: Path) -> None:
             shell.write(block)
             continue
         for command, expected in commands(block):
-            done = shell.run(f"{{ {command}; }} 2>&1")
-            shown = re.sub(r"\nwarning\[.*?\n\n|^warning\[.*?\n\n", "", done.stdout, flags=re.DOTALL)
+            result = shell.run(f"{{ {command}; }} 2>&1")
+            shown = re.sub(r"\nwarning\[.*?\n\n|^warning\[.*?\n\n", "", result.stdout, flags=re.DOTALL)
             assert shown.strip() == expected.strip(), command
 
 

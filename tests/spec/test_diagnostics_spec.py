@@ -95,12 +95,12 @@ def test_an_example_yields_its_id(id: str, tmp_path: Path, monkeypatch: pytest.M
     language, text = match[2], match[3]
     try:
         if language == "llc-ir":
-            found = list(verify(parse_program(text, "example.ir")))
+            diagnostics = list(verify(parse_program(text, "example.ir")))
         else:
-            found = list(compile_text(text, f"example.{language}").diagnostics)
+            diagnostics = list(compile_text(text, f"example.{language}").diagnostics)
     except CompileError as error:
-        found = list(error.diagnostics)
-    assert id in {diagnostic.id for diagnostic in found}
+        diagnostics = list(error.diagnostics)
+    assert id in {diagnostic.id for diagnostic in diagnostics}
 
 
 @pytest.mark.parametrize("id", SESSIONS)
@@ -115,10 +115,10 @@ def test_a_session_yields_its_id(id: str, tmp_path: Path, monkeypatch: pytest.Mo
         steps = list(commands(Block("diagnostics.md", 0, "console", "", SESSIONS[id])))
         for command, _ in steps:
             is_plain = command.startswith("llc ") and not set(command) & set("|>\n")
-            done = run_llc(*shlex.split(command)[1:]) if is_plain else shell.run(command)
+            result = run_llc(*shlex.split(command)[1:]) if is_plain else shell.run(command)
     expected = steps[-1][1]
     assert f"error[{id}]: " in expected
-    assert expected.rstrip() in done.stderr + done.stdout
+    assert expected.rstrip() in result.stderr + result.stdout
 
 
 @pytest.mark.parametrize("id", [id for id in TEXTS if id not in EXAMPLES and id not in SESSIONS])

@@ -135,27 +135,27 @@ MEANING = {
 }
 
 
-def outcome(text: str, wanted: str) -> str:
+def outcome(text: str, expected: str) -> str:
     """Outcome of a loop, of the same kind as `wanted`."""
     try:
-        made = compile_text(text)
+        compiled = compile_text(text)
     except CompileError as error:
         return "!" + next(one.id for one in error.diagnostics if one.is_error)
-    assert made.loop is not None
-    found = {one.id for one in made.diagnostics}
-    if wanted in found:
-        return wanted
-    if "=" in wanted:
-        key = wanted.partition("=")[0]
-        block = {"timeout": made.loop.llm, "agent": made.loop.states["a"]}.get(key, made.loop)
+    assert compiled.loop is not None
+    ids = {one.id for one in compiled.diagnostics}
+    if expected in ids:
+        return expected
+    if "=" in expected:
+        key = expected.partition("=")[0]
+        block = {"timeout": compiled.loop.llm, "agent": compiled.loop.states["a"]}.get(key, compiled.loop)
         return f"{key}={getattr(block, key)}"
     Path("x.yaml").write_text(text)
     result = llc.run("x.yaml")
-    if wanted.endswith("ran"):
+    if expected.endswith("ran"):
         return "ran" if Path("ran").exists() else "not ran"
-    if wanted.endswith("steps"):
+    if expected.endswith("steps"):
         return f"{result.steps} steps"
-    return str(result.final_state if wanted in made.loop.states else result.status)
+    return str(result.final_state if expected in compiled.loop.states else result.status)
 
 
 def test_no_row_is_left_out() -> None:
@@ -167,10 +167,10 @@ def test_no_row_is_left_out() -> None:
 def test_an_effect_of_the_dialect(row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second column is the outcome without the dialect, the third with it."""
     text, ours, theirs = MEANING[row]
-    for name, given, wanted in (("ours", text, ours), ("theirs", f"dialect: little-loops\n{text}", theirs)):
+    for name, given, expected in (("ours", text, ours), ("theirs", f"dialect: little-loops\n{text}", theirs)):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
-        assert outcome(given, wanted) == wanted
+        assert outcome(given, expected) == expected
 
 
 # In the order of the table: a loop that ends in `done`, and another loop with the same meaning, or "".

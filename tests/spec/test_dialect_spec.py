@@ -54,7 +54,7 @@ def ids(text: str) -> set[str]:
     try:
         compile_text(text)
     except CompileError as error:
-        return {found.id for found in error.diagnostics if found.is_error}
+        return {diagnostic.id for diagnostic in error.diagnostics if diagnostic.is_error}
     return set()
 
 

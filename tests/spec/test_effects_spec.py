@@ -1,4 +1,4 @@
-"""`spec/effects.md`: its tables are the ones in `ir/effects.py`, its blocks run and do what they say."""
+"""`spec/effects.md`: its tables match `ir/effects.py`, its blocks run with the shown results."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ CLAIM = re.compile(r"(\w+)(?: (\w+))?(?: (.*?))? -> (.*)")
 
 def pairs(first: str, second: str) -> list[Any]:
     """Each block of one kind with the block after it, as test parameters."""
-    found = []
+    parameters = []
     for block, after in itertools.pairwise(BLOCKS):
         if block.kind == first:
             assert after.kind == second, f"line {block.line}: `{second}` follows on `{first}`"
-            found.append(pytest.param(block.text, after.text, id=f"line {block.line}"))
-    return found
+            parameters.append(pytest.param(block.text, after.text, id=f"line {block.line}"))
+    return parameters
 
 
 def fields(words: str) -> str:
@@ -53,7 +53,7 @@ def note_table() -> Iterator[str]:
         yield f"| `{row.name}` | {fields(row.fields)} | {row.doc} |"
 
 
-def test_the_tables_are_those_of_the_program(update: bool) -> None:
+def test_tables_match_the_code(update: bool) -> None:
     """Effects and notes are declared once, in `ir/effects.py`."""
     tables = {"effects": effect_table, "notes": note_table}
     compare("effects.md", lambda name: tables[name](), update)
@@ -85,8 +85,8 @@ def context(state: str | None, world: Any, interrupt: Interrupt) -> Context:
 
 
 @pytest.mark.parametrize(("command", "claimed"), pairs("sh action", "json result"))
-def test_an_action_does_what_the_chapter_says(command: str, claimed: str, interrupt: Interrupt) -> None:
-    """Run for real; the named fields are as claimed."""
+def test_action_has_the_shown_result(command: str, claimed: str, interrupt: Interrupt) -> None:
+    """The action runs in a real shell; the named fields are compared."""
     world = World()
     result = world.perform(Effect("shell", {"command": command}), context("check", world, interrupt))
     world.close()
@@ -94,8 +94,8 @@ def test_an_action_does_what_the_chapter_says(command: str, claimed: str, interr
     assert {name: result[name] for name in expected} == expected
 
 
-def asked(kind: str, words: str | None) -> dict[str, Any]:
-    """The arguments of an effect: a command or a query; a tool's or a task's name and what it is given."""
+def effect_arguments(kind: str, words: str | None) -> dict[str, Any]:
+    """Arguments of an effect: a command or a query; or the name and the arguments of a tool or task."""
     if kind not in ("tool", "task"):
         return {"command": words, "query": words, "names": ["HOME"]}
     name, _, given = (words or "").partition(" ")
@@ -103,14 +103,14 @@ def asked(kind: str, words: str | None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("script", "claims"), pairs("yaml world", "answers"))
-def test_a_script_answers_as_the_chapter_says(script: str, claims: str, interrupt: Interrupt) -> None:
-    """One effect after another; the named fields are as claimed."""
+def test_script_gives_the_shown_results(script: str, claims: str, interrupt: Interrupt) -> None:
+    """One effect after another; the named fields are compared."""
     world = read_world(text_source(script))
     for line in claims.splitlines():
         match = CLAIM.fullmatch(line)
         assert match is not None, line
         kind, state, command, claimed = match.groups()
-        effect = Effect(kind, asked(kind, command))
+        effect = Effect(kind, effect_arguments(kind, command))
         if claimed == "no rule":
             with pytest.raises(NoRule):
                 world.perform(effect, context(state, world, interrupt))

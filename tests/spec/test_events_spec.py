@@ -26,7 +26,7 @@ EXAMPLES = [
     for found in itertools.zip_longest(*(BLOCKS[n:] for n in range(4)), fillvalue=("", ""))
     if found[0][0] == "yaml loop"
 ]
-# What differs from run to run, or from version to version.
+# Fields that differ between runs or versions.
 VOLATILE = ("ts", "crc", "run", "program_hash", "llc", "path", "script", "started_at", "updated_at")
 
 
@@ -48,8 +48,8 @@ def stable(found: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def ended(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a run of the example's loop in its world."""
+def run_folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder of a run of the example's loop in its world."""
     (_, loop), (_, world), *_ = request.param
     (tmp_path / "loop.yaml").write_text(loop)
     (tmp_path / "world.yaml").write_text(world)
@@ -60,29 +60,29 @@ def ended(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     return folder
 
 
-@pytest.mark.parametrize("ended", EXAMPLES, indirect=True)
-def test_the_events_are_those_that_are_shown(ended: Path) -> None:
-    """Run in its world, the loop leaves the journal that the chapter shows, line for line."""
+@pytest.mark.parametrize("run_folder", EXAMPLES, indirect=True)
+def test_journal_is_as_shown(run_folder: Path) -> None:
+    """The journal of the loop in its world is that of the chapter, line by line."""
     ((kind, shown),) = [example[2] for example in EXAMPLES]
     assert kind == "jsonl"
-    (path,) = ended.glob("*.events.jsonl")
+    (path,) = run_folder.glob("*.events.jsonl")
     written = [stable(json.loads(line)) for line in path.read_text("utf-8").splitlines()]
     assert written == [json.loads(line) for line in shown.splitlines()]
 
 
-@pytest.mark.parametrize("ended", EXAMPLES, indirect=True)
-def test_the_state_file_is_the_one_that_is_shown(ended: Path) -> None:
-    """At its end the run leaves the state file that the chapter shows."""
+@pytest.mark.parametrize("run_folder", EXAMPLES, indirect=True)
+def test_state_file_is_as_shown(run_folder: Path) -> None:
+    """The state file at the end of the run is that of the chapter."""
     ((kind, shown),) = [example[3] for example in EXAMPLES]
     assert kind == "json state"
-    (path,) = ended.glob("*.state.json")
+    (path,) = run_folder.glob("*.state.json")
     assert stable(json.loads(path.read_text("utf-8"))) == json.loads(shown)
 
 
-@pytest.mark.parametrize("ended", EXAMPLES, indirect=True)
-def test_every_event_is_one_of_the_table(ended: Path) -> None:
-    """Kinds and fields of the events are declared."""
-    (path,) = ended.glob("*.events.jsonl")
+@pytest.mark.parametrize("run_folder", EXAMPLES, indirect=True)
+def test_every_event_is_declared(run_folder: Path) -> None:
+    """Its kind and fields are in the table."""
+    (path,) = run_folder.glob("*.events.jsonl")
     for line in path.read_text("utf-8").splitlines():
         event = json.loads(line)
         fields = describe_fields(events.KINDS[event.pop("event")])
@@ -91,7 +91,7 @@ def test_every_event_is_one_of_the_table(ended: Path) -> None:
         assert {field for field in fields if not field.endswith("?")} <= event.keys()
 
 
-def test_the_table_is_that_of_the_program(update: bool) -> None:
+def test_table_matches_the_code(update: bool) -> None:
     """Event kinds are declared once, in `runtime/journal/events.py` and `ir/effects.py`."""
     compare("events.md", lambda name: table(), update)
 

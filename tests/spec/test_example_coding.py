@@ -89,9 +89,9 @@ def test_the_loop_works_until_the_tests_pass(project: Path, server: Any, message
         change(messages, RIGHT),
         messages.result({"success": True, "analysis": "All tests pass."}),
     )
-    done = run(project, server, "llc", "run", "code", "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["value"] == {"iterations": 2, "analysis": "All tests pass."}
+    result = run(project, server, "llc", "run", "code", "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["value"] == {"iterations": 2, "analysis": "All tests pass."}
     first, judged, second, last = [
         "".join(part["text"] for part in request["messages"][-1]["content"]) for request in server.requests
     ]
@@ -117,9 +117,9 @@ def test_the_director_works_until_the_tests_pass(project: Path, server: Any, mes
         change(messages, RIGHT),
         messages.result({"status": "GOOD", "explanation": "All tests pass."}),
     )
-    done = run(project, server, "llc", "run", "direct", "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["value"] == {
+    result = run(project, server, "llc", "run", "direct", "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["value"] == {
         "status": "GOOD",
         "explanation": "All tests pass.",
         "iterations": 2,
@@ -136,9 +136,9 @@ def test_the_director_works_until_the_tests_pass(project: Path, server: Any, mes
 def test_a_model_cannot_write_outside_of_the_project(project: Path, server: Any, messages: Any) -> None:
     """A path outside of the project is a fault that names the phase; nothing is written."""
     server.then(change(messages, "x", path="../stolen.py"))
-    done = run(project, server, "llc", "run", "code")
-    assert done.returncode == 1
-    assert "in the executor, iteration 1" in done.stderr
+    result = run(project, server, "llc", "run", "code")
+    assert result.returncode == 1
+    assert "in the executor, iteration 1" in result.stderr
     assert not (project.parent / "stolen.py").exists()
 
 

@@ -30,9 +30,9 @@ def test_the_flow_repairs_the_project(project: Path) -> None:
     """Its tests fail before and pass after; the loop stops in the iteration that made them pass."""
     before = run(project, "pytest", "-q")
     assert "2 failed" in before.stdout or "3 failed" in before.stdout, before.stdout
-    done = run(project, "llc", "run", "mend", "--json")
-    assert done.returncode == 0, done.stderr
-    value = json.loads(done.stdout)["value"]
+    result = run(project, "llc", "run", "mend", "--json")
+    assert result.returncode == 0, result.stderr
+    value = json.loads(result.stdout)["value"]
     assert value["edits"] == 3
     after = run(project, "pytest", "-q")
     assert after.returncode == 0, after.stdout
@@ -42,9 +42,9 @@ def test_an_edit_that_does_not_apply_ends_the_flow(project: Path) -> None:
     """An exception of the tool is a fault that names phase and iteration, and stops the changes."""
     source = project / "slug.py"
     source.write_text(source.read_text().replace("title.split", "title.strip().split"))
-    done = run(project, "llc", "run", "mend")
-    assert done.returncode == 1
-    assert "in the executor, iteration 2: `code:replace`: ValueError" in done.stderr
+    result = run(project, "llc", "run", "mend")
+    assert result.returncode == 1
+    assert "in the executor, iteration 2: `code:replace`: ValueError" in result.stderr
 
 
 def test_the_flow_is_valid_and_laid_out(project: Path) -> None:
@@ -60,6 +60,6 @@ def test_it_runs_in_a_scripted_world(project: Path) -> None:
         "- {kind: shell, command: pytest, results: [{exit_code: 1}, {exit_code: 0}]}\n"
     )
     source = (project / "slug.py").read_text()
-    done = run(project, "llc", "run", "mend", "--script", "world.yaml", "--json")
-    assert json.loads(done.stdout)["value"] == {"edits": 2, "last": "edited"}
+    result = run(project, "llc", "run", "mend", "--script", "world.yaml", "--json")
+    assert json.loads(result.stdout)["value"] == {"edits": 2, "last": "edited"}
     assert (project / "slug.py").read_text() == source

@@ -1,4 +1,4 @@
-"""The programs printed in `spec/flows.md` are what the flows above them become."""
+"""The programs in `spec/flows.md` are the compiled flows above them."""
 
 from __future__ import annotations
 

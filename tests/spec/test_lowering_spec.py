@@ -1,4 +1,4 @@
-"""The programs printed in `spec/lowering.md` are what the loops above them become."""
+"""The programs in `spec/lowering.md` are the compiled loops above them."""
 
 from __future__ import annotations
 

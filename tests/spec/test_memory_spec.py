@@ -53,18 +53,18 @@ def test_the_commands_print_the_shown_output(project: Path) -> None:
 def test_a_program_has_the_shown_value(block: Block, project: Path) -> None:
     """Each expression has the value, or the error, that its line shows."""
     found = [(item.span.line, item.severity, item.id) for item in findings(block.text) if item.span]
-    told = [
+    data = [
         (mark.line, mark.kind, mark.text) for mark in marks(block.text) if mark.kind in ("error", "warning")
     ]
-    assert sorted(found) == sorted(told)
+    assert sorted(found) == sorted(data)
     lines = block.text.split("\n")
     shown = [mark for mark in marks(block.text) if mark.kind == "=>"]
     if not shown:
         return
     expressions = " ".join(lines[mark.line - 1].partition("  ; =>")[0] for mark in shown)
-    done = run(project, "run", "--json", "-e", f'(map (lambda (x) (format "~s" x)) (list {expressions}))')
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["value"] == [mark.text for mark in shown]
+    result = run(project, "run", "--json", "-e", f'(map (lambda (x) (format "~s" x)) (list {expressions}))')
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["value"] == [mark.text for mark in shown]
 
 
 @pytest.mark.parametrize("line", WORDS[0].text.strip().splitlines())

@@ -24,8 +24,8 @@ def test_the_commands_print_the_shown_output(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     for block in BLOCKS:
         for command, expected in commands(block):
-            done = shell.run(f"{{ {command}; }} 2>&1")
-            assert done.stdout.strip() == expected.strip(), command
+            result = shell.run(f"{{ {command}; }} 2>&1")
+            assert result.stdout.strip() == expected.strip(), command
 
 
 def test_the_sections_are_generated_from_the_files(

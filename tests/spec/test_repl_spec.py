@@ -41,8 +41,8 @@ def test_a_stream_is_evaluated(tmp_path: Path) -> None:
     """The command of the chapter prints the shown output."""
     command, _, expected = COMMAND.text.removeprefix("$ ").partition("\n")
     command = command.replace("llc repl", f"{sys.executable} -m llc repl")
-    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == (expected, "")
+    result = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (result.stdout, result.stderr) == (expected, "")
 
 
 def test_the_table_has_every_command() -> None:

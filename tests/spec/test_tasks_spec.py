@@ -97,8 +97,8 @@ def test_a_program_sends_the_shown_text_and_has_the_shown_value(project: Path, p
             ((kind, given),) = reply.items()
             server.then(getattr(module, kind)(given))
         (project / "program.sexp").write_text(program.text)
-        done = llc(project, server.url, "run", "./program.sexp", "--json")
-        assert json.loads(done.stdout)["value"] == program.value, done.stderr
+        result = llc(project, server.url, "run", "./program.sexp", "--json")
+        assert json.loads(result.stdout)["value"] == program.value, result.stderr
         assert len(server.requests) == len(program.replies)
         if program.sent is not None:
             last = server.requests[-1]["messages"][-1]["content"]
@@ -114,8 +114,8 @@ def test_a_run_over_budget_stops(project: Path) -> None:
     )
     with messages().MessagesServer() as server:
         server.then(messages().text("ok"))
-        done = llc(project, server.url, *command)
-        assert block.text.splitlines()[-1] == f"exit {done.returncode}"
+        result = llc(project, server.url, *command)
+        assert block.text.splitlines()[-1] == f"exit {result.returncode}"
         assert len(server.requests) == 2
 
 
