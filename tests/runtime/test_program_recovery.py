@@ -36,8 +36,8 @@ def project(project_dir: Path) -> Path:
     return project_dir
 
 
-def cut(project: Path, *words: str) -> Path:
-    """The folder of a run that was killed in its second action, which would end now."""
+def kill_run(project: Path, *words: str) -> Path:
+    """Kill a run in its second action and let that action end; returns the run's folder."""
     process = subprocess.Popen([sys.executable, "-m", "llc", *words, "-q"])
     end = time.monotonic() + 60
     while not (project / "here").exists():
@@ -52,7 +52,7 @@ def cut(project: Path, *words: str) -> Path:
 
 
 def llc(*words: str) -> dict[str, Any]:
-    """What a command answers, its exit code and what it shows beside that."""
+    """The JSON output of a command, with its exit code and standard error."""
     done = run_llc(*words, "--json")
     answer = json.loads(done.stdout) if done.stdout else {}
     return {**answer, "exit": done.returncode, "shown": done.stderr}
@@ -75,9 +75,9 @@ LOSSES = pytest.mark.parametrize("lost", [lose, damage, replace])
 
 
 @LOSSES
-def test_a_lost_program_is_made_again_from_its_source(project: Path, lost: Callable[[Path], None]) -> None:
-    """With the options of then; the run goes on, a notice says so, and it is there again."""
-    folder = cut(project, "run", "job", "--context", "word=you")
+def test_a_lost_program_is_rebuilt_from_its_source(project: Path, lost: Callable[[Path], None]) -> None:
+    """With the options of the run; a notice reports it, and the file is restored."""
+    folder = kill_run(project, "run", "job", "--context", "word=you")
     whole = (folder / "program.llb").read_bytes()
     lost(folder / "program.llb")
     answer = llc("resume", "job")
@@ -96,11 +96,11 @@ def test_a_lost_program_is_made_again_from_its_source(project: Path, lost: Calla
         (None, ".loops/job.yaml does not exist any more"),
     ],
 )
-def test_one_whose_source_changed_cannot_go_on(
+def test_a_run_whose_source_changed_is_not_resumed(
     project: Path, lost: Callable[[Path], None], text: str | None, why: str
 ) -> None:
     """Nothing is performed; the error names the file to restore, and the run resumes once it is restored."""
-    folder = cut(project, "run", "job")
+    folder = kill_run(project, "run", "job")
     lost(folder / "program.llb")
     record = (folder / "job.events.jsonl").read_bytes()
     source = project / ".loops" / "job.yaml"
@@ -120,14 +120,12 @@ def test_one_whose_source_changed_cannot_go_on(
 
 
 @LOSSES
-def test_a_program_that_was_taken_on_later_is_made_again_too(
-    project: Path, lost: Callable[[Path], None]
-) -> None:
-    """`program-2.llb` from the source that was accepted, while that is as it was."""
-    cut(project, "run", "job")
+def test_an_accepted_program_is_rebuilt_too(project: Path, lost: Callable[[Path], None]) -> None:
+    """`program-2.llb` is rebuilt from the accepted source if that is unchanged."""
+    kill_run(project, "run", "job")
     (project / "go").unlink()
     (project / ".loops" / "job.yaml").write_text(LOOP.replace("second $", "changed $"))
-    folder = cut(project, "resume", "job", "--accept-changes")
+    folder = kill_run(project, "resume", "job", "--accept-changes")
     lost(folder / "program-2.llb")
     answer = llc("resume", "job")
     assert (answer["exit"], answer["status"]) == (0, "success"), answer["shown"]
@@ -135,8 +133,8 @@ def test_a_program_that_was_taken_on_later_is_made_again_too(
 
 
 @pytest.mark.parametrize("verb", ["replay", "trace", "record", "fork"])
-def test_whoever_reads_a_run_has_its_program_again(project: Path, verb: str) -> None:
-    """Of a run in the history as well."""
+def test_commands_that_read_a_run_rebuild_its_program(project: Path, verb: str) -> None:
+    """Also for a run in the history."""
     (project / "go").touch()
     assert llc("run", "job")["exit"] == 0
     (image,) = project.glob(".loops/.history/*/program.llb")
@@ -148,10 +146,10 @@ def test_whoever_reads_a_run_has_its_program_again(project: Path, verb: str) -> 
     assert image.exists()
 
 
-def test_a_secret_in_an_option_is_that_of_then(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that was made with a secret is made again with it, and with no other."""
+def test_a_secret_in_an_option_must_be_unchanged(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that was compiled with a secret is rebuilt only with the same secret."""
     monkeypatch.setenv("MY_TOKEN", "correct-horse")
-    folder = cut(project, "run", "job", "--context", "word=correct-horse")
+    folder = kill_run(project, "run", "job", "--context", "word=correct-horse")
     (folder / "program.llb").unlink()
     monkeypatch.setenv("MY_TOKEN", "wrong-horse")
     answer = llc("resume", "job")
@@ -163,13 +161,13 @@ def test_a_secret_in_an_option_is_that_of_then(project: Path, monkeypatch: pytes
     assert "second correct-horse" in (project / "log").read_text()
 
 
-def test_an_edited_source_is_compared_under_the_options_of_then(
+def test_an_edited_source_is_compared_with_the_recorded_options(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where one of them holds a secret, or a text that is kept in a file of its own."""
+    """Also if an option contains a secret or a text that is stored in its own file."""
     monkeypatch.setenv("MY_TOKEN", "correct-horse")
     word = "correct-horse" + "x" * 40_000
-    cut(project, "run", "job", "--context", f"word={word}")
+    kill_run(project, "run", "job", "--context", f"word={word}")
     source = project / ".loops" / "job.yaml"
     source.write_text(LOOP.replace("first >>", "more >>"))
     answer = llc("resume", "job", "--accept-changes")
@@ -179,8 +177,8 @@ def test_an_edited_source_is_compared_under_the_options_of_then(
 
 
 @LOSSES
-def test_an_expression_is_made_again_from_the_record(project: Path, lost: Callable[[Path], None]) -> None:
-    """It is in no file, so the journal has it."""
+def test_an_expression_is_rebuilt_from_the_journal(project: Path, lost: Callable[[Path], None]) -> None:
+    """It has no source file."""
     command = "echo $LLC_EFFECT_ID >> log; touch here; until [ -e go ]; do sleep 0.02; done; echo 7"
     text = f'(system:execute_shell_command (command "{command}"))'
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "-e", text, "-q"])

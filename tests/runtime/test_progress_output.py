@@ -23,19 +23,19 @@ Show = Callable[..., str]
 
 @pytest.fixture
 def show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Show:
-    """Show something on a file and give what is written: show(lambda display: …, encoding=…)."""
+    """Write progress to a file and return the text: `show(lambda display: …, encoding=…)`."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.delenv("FORCE_COLOR", raising=False)
 
     def show(
-        tell: Callable[[ProgressDisplay], object],
+        write: Callable[[ProgressDisplay], object],
         limit: int | None = 20,
         verbose: bool = False,
         encoding: str = "utf-8",
     ) -> str:
         path = tmp_path / "shown"
         with path.open("w", encoding=encoding) as file:
-            tell(ProgressDisplay(Screen(file), {"": limit}, verbose))
+            write(ProgressDisplay(Screen(file), {"": limit}, verbose))
         return path.read_text(encoding)
 
     return show
@@ -68,10 +68,8 @@ def ended(status: str = "success", **facts: Any) -> Outcome:
     return outcome
 
 
-def test_progress_is_shown_as_the_seed_shows_it(show: Show) -> None:
-    """The seed's example, line for line."""
-
-    def tell(display: ProgressDisplay) -> None:
+def test_progress_is_that_of_the_seed(show: Show) -> None:
+    def write(display: ProgressDisplay) -> None:
         enter(display, "check")
         action(display, "mypy src/")
         judge(display, "exit_code", "failure", exit_code=1)
@@ -88,7 +86,7 @@ def test_progress_is_shown_as_the_seed_shows_it(show: Show) -> None:
         display.note("loop_complete", {"final_state": "done"})
         display.end(ended())
 
-    assert show(tell) == (
+    assert show(write) == (
         "[1/20] check → mypy src/\n"
         "       ✗ failure (exit 1)\n"
         "       → fix\n"
@@ -104,7 +102,7 @@ def test_progress_is_shown_as_the_seed_shows_it(show: Show) -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "said"),
+    ("result", "line"),
     [
         ({"exit_code": 127, "stderr": "bash: rufff: command not found"}, "✗ exit 127"),
         ({"exit_code": 3}, "✗ exit 3"),
@@ -115,22 +113,20 @@ def test_progress_is_shown_as_the_seed_shows_it(show: Show) -> None:
         ),
     ],
 )
-def test_an_action_that_failed_and_that_nothing_judges_says_so(
-    show: Show, result: dict[str, Any], said: str
-) -> None:
-    """Where control goes on whatever happened, what happened is shown all the same."""
+def test_a_failed_action_without_evaluation_is_shown(show: Show, result: dict[str, Any], line: str) -> None:
+    """Its failure is shown although the loop continues."""
 
-    def tell(display: ProgressDisplay) -> None:
+    def write(display: ProgressDisplay) -> None:
         enter(display, "fix")
         display.effect_start("shell", {"command": "rufff"})
         display.effect_end("shell", {"duration_ms": 10, **result})
         route(display, "check")
 
-    assert show(tell) == f"[1/20] fix → rufff\n       {said}\n       → check\n"
+    assert show(write) == f"[1/20] fix → rufff\n       {line}\n       → check\n"
 
 
-def test_output_in_a_pipe_stands_behind_a_bar(show: Show) -> None:
-    """Lines are kept whole over chunks, a line without end is shown at the end."""
+def test_output_in_a_pipe_has_a_bar(show: Show) -> None:
+    """Lines are joined over chunks; a line without newline is shown at the end."""
     text = show(lambda display: action(display, "x", "one\ntw", "o\nthree"))
     assert text.splitlines()[1:] == ["       │ one", "       │ two", "       │ three"]
 
@@ -138,16 +134,15 @@ def test_output_in_a_pipe_stands_behind_a_bar(show: Show) -> None:
 def test_a_state_without_action_has_its_line(show: Show) -> None:
     """A decision state shows its name, verdict and route."""
 
-    def tell(display: ProgressDisplay) -> None:
+    def write(display: ProgressDisplay) -> None:
         enter(display, "decide", 3)
         judge(display, "output_numeric", "success", value=3, target=5, operator="le")
         route(display, "done")
 
-    assert show(tell) == "[3/20] decide\n       ✓ success (3 ≤ 5)\n       → done\n"
+    assert show(write) == "[3/20] decide\n       ✓ success (3 ≤ 5)\n       → done\n"
 
 
 def test_without_a_limit_only_the_iteration_is_shown(show: Show) -> None:
-    """A program without max_iterations counts all the same."""
     assert show(lambda d: (enter(d, "a", 7), action(d, "x")), limit=None) == "[7] a → x\n"
 
 
@@ -182,48 +177,45 @@ def test_without_a_limit_only_the_iteration_is_shown(show: Show) -> None:
         ("other", "failure", {"length": 3, "seen": [1]}, "✗ failure (length 3)"),
     ],
 )
-def test_a_verdict_says_what_it_rests_on(
+def test_a_verdict_is_shown_with_its_measure(
     show: Show, type: str, verdict: str, details: dict[str, Any], shown: str
 ) -> None:
-    """Each evaluator's verdict is followed by its measure."""
     assert show(lambda display: judge(display, type, verdict, **details)).strip() == shown
 
 
-def test_where_the_encoding_has_no_arrows_others_are_used(show: Show) -> None:
-    """In a locale without Unicode the display writes what it can."""
-
-    def tell(display: ProgressDisplay) -> None:
+def test_symbols_are_replaced_in_an_ascii_encoding(show: Show) -> None:
+    def write(display: ProgressDisplay) -> None:
         enter(display, "a")
         action(display, "echo é", "é\n")
         judge(display, "output_numeric", "failure", value=9, target=5, operator="le")
         route(display, "b")
 
-    assert show(tell, encoding="ascii") == (
+    assert show(write, encoding="ascii") == (
         "[1/20] a -> echo ?\n       | ?\n       x failure (9 <= 5)\n       -> b\n"
     )
 
 
 def test_colour_is_off_in_a_pipe_and_can_be_forced(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FORCE_COLOR colours a pipe; NO_COLOR wins over it."""
+    """FORCE_COLOR enables colour in a pipe; NO_COLOR overrides it."""
 
-    def tell(display: ProgressDisplay) -> None:
+    def write(display: ProgressDisplay) -> None:
         judge(display, "exit_code", "success", exit_code=0)
 
-    assert "\x1b" not in show(tell)
+    assert "\x1b" not in show(write)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert "\x1b[32m✓ success\x1b[0m (exit 0)" in show(tell)
+    assert "\x1b[32m✓ success\x1b[0m (exit 0)" in show(write)
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b" not in show(tell)
+    assert "\x1b" not in show(write)
 
 
-def test_an_action_of_many_lines_takes_one(show: Show) -> None:
-    """Of a script the first line stands in the header, marked as part of more."""
+def test_a_script_is_shown_by_its_first_line(show: Show) -> None:
+    """An ellipsis marks that there are more lines."""
     text = show(lambda d: (enter(d, "a"), action(d, "\n  set -e\n  make\n")))
     assert text == "[1/20] a → set -e …\n"
 
 
-def test_a_flood_of_output_is_cut_and_counted(show: Show) -> None:
-    """After some thousand lines only the last ones are shown, and how many are not."""
+def test_a_large_output_is_shortened_and_counted(show: Show) -> None:
+    """After some thousand lines only the last lines and the number of omitted lines are shown."""
     total = action_text.MAX_LIVE_LINES + 500
     text = show(lambda d: action(d, "x", *(f"line {n}\n" for n in range(total))))
     lines = text.splitlines()
@@ -233,43 +225,41 @@ def test_a_flood_of_output_is_cut_and_counted(show: Show) -> None:
 
 
 def test_verbose_shows_all_output(show: Show) -> None:
-    """--verbose cuts nothing."""
     total = action_text.MAX_LIVE_LINES + 500
     text = show(lambda d: action(d, "x", "line\n" * total), verbose=True)
     assert text.count("│ line") == total
 
 
-def test_an_endless_line_does_not_fill_memory(show: Show) -> None:
+def test_a_line_without_end_is_shortened(show: Show) -> None:
     """100 MB without a newline are shown as one short line."""
     chunk = "x" * 1_000_000
     text = show(lambda d: action(d, "y", *(chunk for _ in range(100))))
     assert len(text) < 3 * action_text.MAX_LINE_CHARACTERS
 
 
-def test_output_cannot_steer_the_terminal(show: Show) -> None:
-    """Escape sequences, bells and direction marks of an action are not passed on."""
+def test_escape_sequences_of_output_are_removed(show: Show) -> None:
+    """Also bells and direction marks."""
     hostile = "a\x1b[2Jb\x1b]0;title\x07c\x07d\x1b(Be\u202ef\x9b31mg\n"
     text = show(lambda d: action(d, "x", hostile))
     assert text.splitlines()[-1] == "       │ abcdef31mg"
 
 
-def test_a_rewritten_line_is_shown_as_it_ended(show: Show) -> None:
-    """A progress bar with carriage returns shows its last state."""
+def test_a_rewritten_line_is_shown_in_its_last_state(show: Show) -> None:
+    """For example a progress bar with carriage returns."""
     text = show(lambda d: action(d, "x", "10%\r50%\r100%\nwindows\r\n"))
     assert text.splitlines()[-2:] == ["       │ 100%", "       │ windows"]
 
 
 @given(st.text())
 def test_printable_text_has_no_controls(text: str) -> None:
-    """Nothing below space but tab and newline is left, and nothing else is lost."""
+    """Of the control characters only tab and newline remain."""
     shown = printable(text)
     assert all(ch in "\t\n" or ch >= " " for ch in shown)
     assert "\x1b" not in shown
 
 
 @given(st.text(), st.integers(0, 50))
-def test_fit_keeps_to_its_width(text: str, width: int) -> None:
-    """A text cut to a width never takes more columns."""
+def test_fit_does_not_exceed_the_width(text: str, width: int) -> None:
     assert columns(fit(text, width)) <= max(width, 0) or columns(text) <= width
 
 
@@ -285,24 +275,23 @@ def test_fit_keeps_to_its_width(text: str, width: int) -> None:
         (ended("interrupted", final_state="fix"), "Loop interrupted: fix (1 iteration, 2m 34s)"),
     ],
 )
-def test_the_last_line_says_how_it_ended(show: Show, outcome: Outcome, line: str) -> None:
-    """Each status has its own last line."""
+def test_the_last_line_has_the_status(show: Show, outcome: Outcome, line: str) -> None:
     assert show(lambda display: display.end(outcome)).splitlines()[-1] == line
 
 
-def test_a_phase_that_fails_is_shown_in_a_line_of_its_own(show: Show) -> None:
+def test_a_failed_phase_has_its_own_line(show: Show) -> None:
     """A flow that ends by an error in a state it has just entered ends with that state's line."""
 
-    def tell(display: ProgressDisplay) -> None:
+    def write(display: ProgressDisplay) -> None:
         enter(display, "director", 2)
         outcome = Outcome("run", "flow", "flow", "error")
         display.end(outcome)
 
-    assert show(tell, limit=None) == "[2] director\n"
+    assert show(write, limit=None) == "[2] director\n"
 
 
 @pytest.mark.parametrize(
-    ("usages", "told"),
+    ("usages", "end_of_line"),
     [
         ([{"usd": 0.5, "tokens": 1000}, {"usd": 0.25, "tokens": 500}], "1m 0s, 0.7500 USD, 1,500 tokens)"),
         ([{"usd": 0.5, "tokens": 1000}, {"usd": None, "tokens": 500}], "1m 0s, 1,500 tokens)"),
@@ -310,25 +299,24 @@ def test_a_phase_that_fails_is_shown_in_a_line_of_its_own(show: Show) -> None:
         ([], "1m 0s)"),
     ],
 )
-def test_the_last_line_says_what_it_cost(show: Show, usages: list[dict[str, Any]], told: str) -> None:
-    """What every call told; of a run that goes on nothing, for it began elsewhere."""
+def test_the_last_line_has_the_cost(show: Show, usages: list[dict[str, Any]], end_of_line: str) -> None:
+    """The sum of all calls; a resumed run shows no cost, as earlier calls are not counted."""
     done = ended("success", duration_ms=60_000)
 
-    def tell(display: ProgressDisplay) -> None:
+    def write(display: ProgressDisplay) -> None:
         for usage in usages:
             display.effect_end("agent", {"usage": usage})
         display.end(done)
 
-    def anew(display: ProgressDisplay) -> None:
+    def write_run(display: ProgressDisplay) -> None:
         display.begin("r", "l")
-        tell(display)
+        write(display)
 
-    assert show(anew).endswith(told + "\n")
-    assert show(tell).endswith("1m 0s)\n")
+    assert show(write_run).endswith(end_of_line + "\n")
+    assert show(write).endswith("1m 0s)\n")
 
 
-def test_a_reader_that_went_away_does_not_end_the_run() -> None:
-    """Writing into a closed pipe is quiet, again and again."""
+def test_a_closed_pipe_does_not_end_the_run() -> None:
     read, write = os.pipe()
     os.close(read)
     with io.open(write, "w", encoding="utf-8") as file:  # noqa: UP020 - a descriptor, not a path
@@ -337,15 +325,14 @@ def test_a_reader_that_went_away_does_not_end_the_run() -> None:
             screen.write("text\n")
 
 
-def test_a_screen_that_does_not_exist_takes_everything() -> None:
-    """With stdout closed (`>&-`) a run shows nothing and goes on."""
+def test_a_closed_stdout_does_not_end_the_run() -> None:
     screen = Screen(None)
     screen.write("text\n")
     assert not screen.is_live
 
 
-def test_loops_within_are_shown_with_their_names(tmp_path: Path) -> None:
-    """Each state with its loop and that loop's bound, and how each ended."""
+def test_inner_loops_are_shown_with_their_names(tmp_path: Path) -> None:
+    """Each state has its loop and that loop's limit; the end of each loop is shown."""
     path = tmp_path / "shown"
     with path.open("w", encoding="utf-8") as file:
         limits = iteration_limits(

@@ -17,7 +17,7 @@ from llc.runtime.host.screen import Screen
 from llc.runtime.journal import quantities
 from llc.runtime.terminal import task_result
 
-# Half past five hours before UTC, so that neither hour nor minute agree with UTC.
+# Five and a half hours behind UTC, so that hour and minute differ from UTC.
 ZONE = "EARLY+5:30"
 LOOP = """name: one
 initial: a
@@ -37,7 +37,7 @@ def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_time_stamp_is_shown_in_local_time(zone: None) -> None:
-    """With its day there; what is no time stamp is shown as it is."""
+    """With the local day; a text that is not a time stamp is shown unchanged."""
     assert quantities.local_time("2024-01-15T02:10:00.123Z") == ("2024-01-14", "20:40:00.123")
     assert quantities.moment_text("2024-01-15T02:10:00.123Z") == "2024-01-14 20:40:00"
     assert quantities.zone_name("2024-01-15T02:10:00.123Z") == "EARLY"
@@ -58,7 +58,7 @@ def test_a_time_stamp_is_shown_in_local_time(zone: None) -> None:
     ],
 )
 def test_an_amount_is_shown_with_its_unit(unit: str, amount: float, text: str) -> None:
-    """Money is whole or has four decimals."""
+    """Money has no decimals or four."""
     assert quantities.amount_text(unit, amount) == text
 
 
@@ -70,7 +70,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 def test_commands_show_local_time_and_data_has_utc(
     project_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """history, logs and the refusal of a locked path; with --json and in files the same moments in UTC."""
+    """`history` and `logs` show local time; `--json` and files have UTC."""
     monkeypatch.setenv("TZ", ZONE)
     Path(".loops/one.yaml").write_text(LOOP.replace("sleep 30", "true"))
     assert run("run", "one", "-q").returncode == 0
@@ -110,8 +110,8 @@ def test_a_locked_path_is_refused_with_the_local_time(
         first.wait(30)
 
 
-def test_every_view_writes_money_alike(project_dir: Path) -> None:
-    """The last line of a run, its status, the logs, the history; and the line of a task."""
+def test_every_view_has_the_same_notation_of_money(project_dir: Path) -> None:
+    """The last line of a run, `status`, `logs`, `history` and the result of a task."""
     Path(".loops/one.yaml").write_text(LOOP.replace("sleep 30", "/fix"))
     Path("world.yaml").write_text("- {state: a, exit_code: 0, usage: {usd: 0.02, tokens: 1980}}\n")
     done = run("run", "one", "--script", "world.yaml")

@@ -63,20 +63,25 @@ def llc(project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFix
     return llc
 
 
-def needed(name: str) -> list[str]:
+def required_options(name: str) -> list[str]:
     """The options without which a ready loop cannot be created."""
     parameters = ready_loops.load(name).parameters.values()
-    return [word for one in parameters if one.sample for word in ("--set", f"{one.name}={one.sample}")]
+    return [
+        word
+        for parameter in parameters
+        if parameter.sample
+        for word in ("--set", f"{parameter.name}={parameter.sample}")
+    ]
 
 
 def create(llc: Llc, name: str, *words: str) -> subprocess.CompletedProcess[str]:
-    done = llc("create", "--from", name, *needed(name), *words)
+    done = llc("create", "--from", name, *required_options(name), *words)
     assert done.returncode == 0, done.stderr
     return done
 
 
 def test_the_list_names_the_files() -> None:
-    """`READY_LOOPS` and the folder agree, and each has its golden cases."""
+    """`READY_LOOPS` and the folder have the same names, and each ready loop has its golden cases."""
     assert sorted(READY_LOOPS) == sorted(path.stem for path in (ROOT / "stdlib/ready").iterdir())
     for name in READY_LOOPS:
         cases = {path.name.removesuffix(".world.yaml") for path in WORLDS if path.parent.name == name}
@@ -98,7 +103,7 @@ def test_the_list_names_the_files() -> None:
     ],
 )
 def test_every_ready_loop_is_valid(project: Path, llc: Llc, name: str, marker: str) -> None:
-    """Without a warning, whatever tools the project has; and it has limits."""
+    """Without a warning, for all tools of a project, and with limits."""
     if marker:
         (project / marker).parent.mkdir(exist_ok=True)
         (project / marker).touch()
@@ -115,7 +120,7 @@ def test_every_ready_loop_is_valid(project: Path, llc: Llc, name: str, marker: s
 
 @pytest.mark.parametrize("name", READY_LOOPS)
 def test_golden_cases(project: Path, llc: Llc, update: bool, name: str) -> None:
-    """The runs on record are what the loop does today."""
+    """The recorded runs are identical to those of the present ready loop."""
     create(llc, name, "--set", "rounds=4")
     for world in (path for path in WORLDS if path.parent.name == name):
         case = world.name.removesuffix(".world.yaml")
@@ -128,27 +133,27 @@ def test_golden_cases(project: Path, llc: Llc, update: bool, name: str) -> None:
         (project / ".loops/tests").mkdir(exist_ok=True)
         shutil.copy(record, project / ".loops/tests")
     done = llc("test", "--json")
-    told = json.loads(done.stdout)
+    output = json.loads(done.stdout)
     assert done.returncode == 0, done.stdout
-    assert told["passed"] == len(told["cases"])
+    assert output["passed"] == len(output["cases"])
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_scripted_ends(project: Path, llc: Llc, world: Path) -> None:
-    """A case ends as its name says; the agent is asked only where something is to be repaired."""
+    """A case ends as its name says; the agent is called only if there is something to repair."""
     name, case = world.parent.name, world.name.removesuffix(".world.yaml")
     create(llc, name, "--set", "rounds=4")
     shutil.copy(world, project / "world.yaml")
     done = llc("run", name, "--script", "world.yaml", "--quiet", "--json")
-    told = json.loads(done.stdout)
-    assert (told["status"], done.returncode) == ENDS[case], done.stderr
+    output = json.loads(done.stdout)
+    assert (output["status"], done.returncode) == ENDS[case], done.stderr
     (journal,) = project.glob(".loops/.history/*/*.events.jsonl")
     assert ('"kind":"agent"' in journal.read_text()) == (case in ("repair", "give-up"))
 
 
 @pytest.mark.parametrize("name", ["tests", "types", "lint", "docs-drift", "dependency-bump"])
 def test_the_limit_is_reached_after_a_check(project: Path, llc: Llc, name: str) -> None:
-    """No repair is paid for and left unchecked; `rounds` is the number of repairs."""
+    """Each repair is checked; `rounds` is the number of repairs."""
     create(llc, name, "--set", "rounds=4")
     shutil.copy(GOLDEN / name / "give-up.world.yaml", project / "world.yaml")
     assert llc("run", name, "--script", "world.yaml", "--quiet").returncode == 3
@@ -162,33 +167,37 @@ def test_the_limit_is_reached_after_a_check(project: Path, llc: Llc, name: str) 
 def test_repairs_that_change_nothing_end_early(
     project: Path, llc: Llc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An agent that only talks is asked three times, although `rounds` would allow more."""
+    """An agent that changes nothing is called three times, although `rounds` allows more."""
     agent = project.parent / "bin" / "claude"
     agent.parent.mkdir()
-    told = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 1, "session_id": "s"}
-    told |= {"result": "I looked.", "total_cost_usd": 0.01, "usage": {"input_tokens": 9, "output_tokens": 1}}
-    agent.write_text(f"#!/bin/sh\necho '{json.dumps(told)}'\n")
+    output = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 1, "session_id": "s"}
+    output |= {
+        "result": "I looked.",
+        "total_cost_usd": 0.01,
+        "usage": {"input_tokens": 9, "output_tokens": 1},
+    }
+    agent.write_text(f"#!/bin/sh\necho '{json.dumps(output)}'\n")
     agent.chmod(0o755)
     monkeypatch.setenv("PATH", f"{agent.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("XDG_DATA_HOME", str(project.parent / "data"))
     create(llc, "tests", "--set", "check=false", "--set", "rounds=9")
-    found = json.loads(llc("run", "tests", "--json", "--no-preflight").stdout)
-    assert (found["status"], found["terminated_by"]) == ("limit", "stall")
+    outcome = json.loads(llc("run", "tests", "--json", "--no-preflight").stdout)
+    assert (outcome["status"], outcome["terminated_by"]) == ("limit", "stall")
     (journal,) = project.glob(".loops/.h*/*/*.events.jsonl")
     events = [json.loads(line) for line in journal.read_text().splitlines()]
     assert sum(event.get("what") == "final" for event in events) == 3
 
 
 def test_repairs_of_tests_are_bounded(project: Path, llc: Llc) -> None:
-    """By a number of their own, since a sweep has many iterations."""
+    """By their own limit, since a sweep has many iterations."""
     create(llc, "review-sweep", "--set", "repairs=2")
     shutil.copy(GOLDEN / "review-sweep" / "give-up.world.yaml", project / "world.yaml")
     done = llc("run", "review-sweep", "--script", "world.yaml", "--quiet", "--json")
     assert (json.loads(done.stdout)["terminated_by"], done.returncode) == ("budget", 3)
     (journal,) = project.glob(".loops/.history/*/*.events.jsonl")
     events = [json.loads(line) for line in journal.read_text().splitlines()]
-    asked = {event["seq"] for event in events if event.get("kind") == "agent"}
-    assert len(asked) == 3  # one review, two repairs
+    agent_calls = {event["seq"] for event in events if event.get("kind") == "agent"}
+    assert len(agent_calls) == 3  # one review, two repairs
 
 
 # --- parameters -----------------------------------------------------------------------------------
@@ -212,7 +221,7 @@ def test_repairs_of_tests_are_bounded(project: Path, llc: Llc) -> None:
 def test_the_tool_follows_from_the_files(
     project: Path, files: list[str], name: str, expected: tuple[str, tuple[int, ...]]
 ) -> None:
-    """The command and its exit codes."""
+    """The files of the project determine the command and its exit codes."""
     for file in files:
         (project / file).parent.mkdir(parents=True, exist_ok=True)
         (project / file).touch()
@@ -221,7 +230,7 @@ def test_the_tool_follows_from_the_files(
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "failure", "more"),
+    ("name", "command", "failure", "more"),
     [
         ("tests", "pytest -q tests/unit", (1, 2), {}),
         ("tests", "python -m pytest", (1, 2), {}),
@@ -233,13 +242,13 @@ def test_the_tool_follows_from_the_files(
         ("lint", "flake8", (1,), {"autofix": "true"}),
     ],
 )
-def test_a_given_command_keeps_its_companions(
-    project: Path, name: str, given: str, failure: tuple[int, ...], more: dict[str, str]
+def test_a_given_command_determines_related_values(
+    project: Path, name: str, command: str, failure: tuple[int, ...], more: dict[str, str]
 ) -> None:
-    """Exit codes and further commands are those of the program that is given, not of the project's files."""
+    """Exit codes and related commands are those of the given program, not of the project's files."""
     (project / "pyproject.toml").touch()
-    values = ready_loops.choose(ready_loops.load(name), {"check": given})
-    assert (values["check"].run, values["check"].failure) == (given, failure)
+    values = ready_loops.choose(ready_loops.load(name), {"check": command})
+    assert (values["check"].run, values["check"].failure) == (command, failure)
     assert {key: values[key] for key in more} == more
 
 
@@ -247,7 +256,7 @@ def test_a_given_command_keeps_its_companions(
     "value", ["a'b\"c: {x} # y", "- [", "two\nlines", "${HOME} $(id) `id`", "é 漢", "{{usd}}", "x" * 5000]
 )
 def test_any_text_is_a_value(project: Path, llc: Llc, value: str) -> None:
-    """It stands in the file as one YAML text, whatever is in it."""
+    """The file has it as one YAML string."""
     create(llc, "migration", "--set", f"change={value}")
     from llc.frontend.source.files import read_source
     from llc.frontend.source.yaml_tree import read_document
@@ -257,21 +266,21 @@ def test_any_text_is_a_value(project: Path, llc: Llc, value: str) -> None:
     assert document.plain(document.root)["context"]["change"] == value
 
 
-def test_a_name_and_the_report(project: Path, llc: Llc) -> None:
-    """The file has the name; what is printed says how to run it, the cost, and where the page is."""
+def test_create_prints_how_to_run_the_loop(project: Path, llc: Llc) -> None:
+    """The output has the name, the command, the cost limit and the page of the documentation."""
     done = create(llc, "lint", "--name", "tidy", "--set", "usd=0.5")
     assert 'name: "tidy"' in (project / ".loops/tidy.yaml").read_text()
     for words in ("saved .loops/tidy.yaml", "llc run tidy", "0.5 USD", "6 iterations", "spec/ready.md"):
         assert words in done.stdout
-    told = json.loads(create(llc, "lint", "--json").stdout)
-    assert told["path"] == ".loops/lint.yaml"
-    assert told["parameters"]["check"] == "ruff check ."
-    assert told["limits"] == {"usd": 2, "iterations": 6}
-    assert (project / told["path"]).read_text() == told["yaml"]
+    output = json.loads(create(llc, "lint", "--json").stdout)
+    assert output["path"] == ".loops/lint.yaml"
+    assert output["parameters"]["check"] == "ruff check ."
+    assert output["limits"] == {"usd": 2, "iterations": 6}
+    assert (project / output["path"]).read_text() == output["yaml"]
 
 
-def test_the_list(project: Path, llc: Llc) -> None:
-    """One line each; nothing is written."""
+def test_ready_loops_are_listed(project: Path, llc: Llc) -> None:
+    """One line for each; no file is written."""
     done = llc("create", "--from")
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines[: len(READY_LOOPS)]] == list(READY_LOOPS)
@@ -303,10 +312,8 @@ def test_the_list(project: Path, llc: Llc) -> None:
         (("lint", "--set", "check=a ${captured.b.output}"), "no state captures `b`"),
     ],
 )
-def test_what_cannot_be_made_is_refused(
-    project: Path, llc: Llc, words: tuple[str, ...], message: str
-) -> None:
-    """With exit code 2, one message without control characters, and nothing is left behind."""
+def test_invalid_options_are_refused(project: Path, llc: Llc, words: tuple[str, ...], message: str) -> None:
+    """With exit code 2, one message without control characters, and no file."""
     done = llc("create", "--from", *words)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert message in done.stderr
@@ -315,8 +322,8 @@ def test_what_cannot_be_made_is_refused(
     assert list(project.iterdir()) == []
 
 
-def test_a_file_that_is_there_is_kept(project: Path, llc: Llc) -> None:
-    """Without a terminal it is an error, unless --force is given."""
+def test_an_existing_file_is_kept(project: Path, llc: Llc) -> None:
+    """Without a terminal it is an error, unless `--force` is given."""
     create(llc, "lint")
     (project / ".loops/lint.yaml").write_text("mine")
     done = llc("create", "--from", "lint")
@@ -340,7 +347,6 @@ def test_a_file_that_is_there_is_kept(project: Path, llc: Llc) -> None:
     ],
 )
 def test_a_malformed_file_is_reported(text: str, message: str) -> None:
-    """With all that is wrong in it."""
     with pytest.raises(CompileError) as caught:
         ready_loops.read(text, "x.yaml")
     assert message in str(caught.value)
@@ -350,7 +356,9 @@ def test_a_malformed_file_is_reported(text: str, message: str) -> None:
 
 
 def test_questions_on_a_terminal(project: Path) -> None:
-    """What is not given is asked, with the project's tool as the default; companions follow the answer."""
+    """Missing values are asked for, with the project's tool as the default; related values follow the
+    answer.
+    """
     (project / "pyproject.toml").touch()
     t = Dialogue("create", "--from", "lint")
     t.answer("finds lint errors", "\x15npx eslint src\r")
@@ -359,16 +367,16 @@ def test_questions_on_a_terminal(project: Path) -> None:
     text = (project / ".loops/lint.yaml").read_text()
     assert 'check: "npx eslint src"' in text
     assert 'autofix: "npx eslint --fix ."' in text
-    again = Dialogue("create", "--from", "lint", "--set", "check=x", "--set", "autofix=y")
-    again.answer(r"exists. Replace it\?", "n\r")
-    again.answer("Another name", "other\r")
-    assert again.end() == 0
+    second = Dialogue("create", "--from", "lint", "--set", "check=x", "--set", "autofix=y")
+    second.answer(r"exists. Replace it\?", "n\r")
+    second.answer("Another name", "other\r")
+    assert second.end() == 0
     assert 'check: "x"' in (project / ".loops/other.yaml").read_text()
     assert (project / ".loops/lint.yaml").read_text() == text
 
 
-def test_the_wizard_offers_them(project: Path) -> None:
-    """Under "Other…"; then the questions of the ready loop follow."""
+def test_the_wizard_offers_ready_loops(project: Path) -> None:
+    """Under "Other…"; the questions of the ready loop follow."""
     t = Dialogue("create")
     t.answer("What kind of automation loop", "5\r")
     t.answer("Which form should the loop have", "5\r")
@@ -379,8 +387,7 @@ def test_the_wizard_offers_them(project: Path) -> None:
     assert "it may cost: 3 USD" in t.plain
 
 
-def test_leaving_saves_nothing(project: Path) -> None:
-    """Ctrl-C at a question."""
+def test_an_interrupted_dialogue_saves_nothing(project: Path) -> None:
     t = Dialogue("create", "--from", "migration")
     t.answer("places to migrate.*such as", "\x03")
     assert t.end() == 130

@@ -1,6 +1,6 @@
-"""The ready loops with their real tools, in git projects; a small program plays the agent.
+"""The ready loops with their real tools, in git projects; a small program replaces the agent.
 
-The program applies the first edit of its list whose words are in the prompt and whose old text is in
+The program applies the first edit of its list whose text is in the prompt and whose old text is in
 the file.
 """
 
@@ -38,7 +38,7 @@ Edit = tuple[str, str, str, str]
 
 
 class Project:
-    """A git project, with the tools of the test environment on PATH and the agent outside of it."""
+    """A git project, with the tools of the test environment on PATH and the agent outside the project."""
 
     def __init__(self, around: Path) -> None:
         self.path = around / "project"
@@ -81,7 +81,9 @@ class Project:
         assert self("git", "commit", "-q", "-m", message).returncode == 0
 
     def run(self, name: str, edits: list[Edit], *words: str) -> dict[str, Any]:
-        """The outcome of a ready loop that was created with the options `words`, and its agent's prompts."""
+        """Create a ready loop with the options `words` and run it; returns its outcome with the agent's
+        prompts.
+        """
         (self.agent / "edits.json").write_text(json.dumps(edits))
         created = self(sys.executable, "-m", "llc", "create", "--from", name, *words)
         assert created.returncode == 0, created.stderr
@@ -102,12 +104,12 @@ def project(tmp_path: Path) -> Project:
 
 
 def states_of(outcome: dict[str, Any]) -> list[str]:
-    """The states that were entered, in order, except for the last one, which has no action."""
+    """The states that were entered, in order, except the last one, which has no action."""
     return re.findall(r"(?m)^\[\d+/\d+\] (\S+)", outcome["shown"])
 
 
 def test_lint(project: Project) -> None:
-    """Ruff removes the unused import itself; the undefined name is the agent's."""
+    """Ruff removes the unused import itself; the agent repairs the undefined name."""
     project.write(pyproject__toml="", a__py="import os\n\n\ndef f(x):\n    return y\n")
     outcome = project.run("lint", [("Undefined name `y`", "a.py", "return y", "return x")])
     assert outcome["status"] == "success", outcome["shown"]
@@ -117,7 +119,7 @@ def test_lint(project: Project) -> None:
 
 
 def test_types(project: Project) -> None:
-    """Mypy's message is in the prompt."""
+    """The prompt has mypy's message."""
     project.write(pyproject__toml="", a__py="def f(x: int) -> str:\n    return x\n")
     edits = [("Incompatible return value", "a.py", "return x", "return str(x)")]
     outcome = project.run("types", edits, "--set", "check=mypy a.py")
@@ -144,7 +146,7 @@ def test_tests(project: Project) -> None:
 
 
 def test_tests_that_cannot_be_repaired(project: Project) -> None:
-    """The loop gives up at its limit; without a test it is an error, and the agent is not asked."""
+    """The loop ends at its limit; without a test it is an error, and the agent is not called."""
     project.write(pyproject__toml="", test_a__py="def test_a():\n    assert False\n")
     outcome = project.run("tests", [], "--set", "rounds=2")
     assert outcome["terminated_by"] == "max_iterations"
@@ -156,7 +158,7 @@ def test_tests_that_cannot_be_repaired(project: Project) -> None:
 
 
 def test_coverage(project: Project) -> None:
-    """The report names the lines; an added test that is wrong is repaired before the coverage counts."""
+    """The report names the lines; a wrong added test is repaired before the coverage counts."""
     project.write(
         pyproject__toml="",
         sign__py="def sign(x):\n    if x > 0:\n        return 1\n    return -1 if x else 0\n",
@@ -212,7 +214,7 @@ def test_dependency_bump(project: Project) -> None:
 
 
 def test_dependency_bump_of_a_broken_project(project: Project) -> None:
-    """Nothing is updated, and no agent is asked."""
+    """Nothing is updated, and no agent is called."""
     project.write(test_a__py="def test_a():\n    assert False\n")
     outcome = project.run("dependency-bump", [], "--set", "bump=touch updated")
     assert (outcome["status"], outcome["final_state"]) == ("failure", "broken")
@@ -242,7 +244,7 @@ def test_docs_drift(project: Project) -> None:
 
 
 def test_docs_that_are_up_to_date(project: Project) -> None:
-    """Only the check runs; outside a repository too."""
+    """Only the check runs; also outside a repository."""
     project.write(README__md=">>> 1 + 1\n2\n")
     assert states_of(project.run("docs-drift", [])) == ["drift", "check"]
     project.commit("begin")
@@ -252,7 +254,7 @@ def test_docs_that_are_up_to_date(project: Project) -> None:
 
 
 def test_review_sweep(project: Project) -> None:
-    """Each changed file once, whatever is in its name; a review that breaks a test is repaired."""
+    """Each changed file is reviewed once, whatever its name; a review that breaks a test is repaired."""
     project.write(pyproject__toml="", a__py="", **{"it's b__py": "", "c__py": ""})
     project.write(test_a__py="from a import half\n\n\ndef test_half():\n    assert half(4) == 2\n")
     project.commit("begin")

@@ -38,8 +38,10 @@ def llc(llc: Llc, project_dir: Path) -> Llc:
     return llc
 
 
-def change(llc: Llc, project: Path, word: bytes) -> str:
-    """The id of a run that was cut off after the first line with a word, and went on with its loop edited."""
+def resume_with_edited_loop(llc: Llc, project: Path, word: bytes) -> str:
+    """The id of a run that was interrupted after the first line with a word, and resumed with its loop
+    edited.
+    """
     llc("run", "work", "--quiet")
     (folder,) = project.glob(".loops/.history/work-*")
     (journal,) = folder.glob("*.jsonl")
@@ -58,9 +60,9 @@ def change(llc: Llc, project: Path, word: bytes) -> str:
 
 
 @pytest.mark.parametrize("word", [b'"run_start"', b'"seq":1,"kind":"shell","result"', b'"seq":2', b'"seq":3'])
-def test_each_part_is_told_by_the_program_it_had(llc: Llc, tmp_path: Path, word: bytes) -> None:
-    """Wherever it was cut off: identical, and every point can be seen and forked."""
-    run = change(llc, tmp_path, word)
+def test_each_part_is_replayed_with_its_program(llc: Llc, tmp_path: Path, word: bytes) -> None:
+    """Wherever it was interrupted: it is identical, and every point can be traced and forked."""
+    run = resume_with_edited_loop(llc, tmp_path, word)
     done = llc("replay", run)
     assert done.returncode == 0, done.stdout + done.stderr
     points = [json.loads(line) for line in llc("trace", run, "--json").stdout.splitlines()]
@@ -75,9 +77,9 @@ def test_each_part_is_told_by_the_program_it_had(llc: Llc, tmp_path: Path, word:
         assert llc("replay", "work").returncode == 0
 
 
-def test_a_case_is_of_one_program(llc: Llc, tmp_path: Path) -> None:
-    """Such a run becomes no case, and its past is not changed; another program can be held to it."""
-    change(llc, tmp_path, b'"seq":3')
+def test_a_case_has_one_program(llc: Llc, tmp_path: Path) -> None:
+    """A run of several programs cannot become a case; another program can be compared with it."""
+    resume_with_edited_loop(llc, tmp_path, b'"seq":3')
     done = llc("record", "work")
     assert done.returncode == 1
     assert "error[several-programs]" in done.stderr

@@ -64,7 +64,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def mutate(data: st.DataObject, root: Any) -> Any:
-    """Plain data with some of its values put to others, or taken away."""
+    """Plain data of which some values are replaced or removed."""
     box = [root]
     for _ in range(data.draw(st.integers(1, 3))):
         holder: Any = box
@@ -87,10 +87,10 @@ def mutate(data: st.DataObject, root: Any) -> Any:
 
 @settings(max_examples=tried(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_a_forged_journal_is_told_or_refused(
+def test_a_forged_journal_is_read_or_refused(
     project: Path, tmp_path_factory: Any, data: st.DataObject
 ) -> None:
-    """Replay, trace, fork and record: whatever its lines say, where their checksums fit."""
+    """Replay, trace, fork and record of a journal with valid checksums and arbitrary content."""
     (source,) = project.glob(".loops/.history/fix-*")
     folder = project / "forged"
     shutil.rmtree(folder, ignore_errors=True)
@@ -124,8 +124,7 @@ def test_a_forged_journal_is_told_or_refused(
 
 @settings(max_examples=tried(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_a_forged_case_is_told_or_refused(project: Path, data: st.DataObject) -> None:
-    """Whatever it says: JSON is YAML."""
+def test_a_forged_case_is_read_or_refused(project: Path, data: st.DataObject) -> None:
     with contextlib.chdir(project):
         document = read_document(read_source(".loops/tests/fix.yaml"))
         assert document.root is not None

@@ -44,7 +44,7 @@ def image_of(node: Core) -> Image:
 
 
 def recorded(image: Image, chance: random.Random) -> Recording:
-    """A run of a program whose effects were answered in any order, and began as there was room."""
+    """A run of a program whose effects start and end in random order."""
     recording = Recording("generated", {}, no_blobs)
     execution = ReExecution(image)
     waiting: list[EffectRequest] = []
@@ -78,8 +78,8 @@ def no_blobs(name: str, size: int) -> str:
 
 @LAWS
 @given(BUSY, SEEDS)
-def test_whatever_was_recorded_is_identical(node: Core, order: int) -> None:
-    """In whatever order results came and effects began; another argument of any effect is told."""
+def test_a_recorded_run_is_identical(node: Core, order: int) -> None:
+    """In any order of starts and results; another argument of an effect is a difference."""
     image = image_of(node)
     chance = random.Random(order)
     recording = recorded(image, chance)
@@ -95,35 +95,35 @@ def test_whatever_was_recorded_is_identical(node: Core, order: int) -> None:
 
 @LAWS
 @given(BUSY, SEEDS)
-def test_a_case_of_it_passes_and_an_update_changes_nothing(node: Core, order: int) -> None:
-    """Written and read, it is told as it was; told over its own results, it gets them in the same order."""
+def test_a_case_passes_and_an_update_changes_nothing(node: Core, order: int) -> None:
+    """A written case replays identically, and an update keeps the order of the results."""
     image = image_of(node)
     recording = recorded(image, random.Random(order))
-    told = make_case.re_execute(recording, image, recording.answers)
-    assert told is not None
+    re_executed = make_case.re_execute(recording, image, recording.answers)
+    assert re_executed is not None
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "case.yaml")
-        case_writer.write(Case(path, "x.sexp", None, {}, (), 0, told))
+        case_writer.write(Case(path, "x.sexp", None, {}, (), 0, re_executed))
         again = case_reader.read(path).recording
     comparison = diff.compare(again, image)
     assert comparison.difference is None, diff_text.as_text(comparison, {})
-    if told.end is not None:
+    if re_executed.end is not None:
         updated, obstacle = run_cases.update_recording(again, image)
         assert updated is not None, obstacle
-        assert [answer.seq for answer in updated.answers] == [answer.seq for answer in told.answers]
+        assert [answer.seq for answer in updated.answers] == [answer.seq for answer in re_executed.answers]
         assert diff.compare(updated, image).difference is None
 
 
 @LAWS
 @given(BUSY, SEEDS)
-def test_every_point_is_the_same_from_wherever_one_comes(node: Core, order: int) -> None:
-    """Forwards through all points, and jumping among them."""
+def test_a_point_does_not_depend_on_earlier_points(node: Core, order: int) -> None:
+    """Forwards through all points, and in random order."""
     image = image_of(node)
     chance = random.Random(order)
     recording = recorded(image, chance)
-    fresh = [point.to_json() for point in Timeline(recording, image)]
+    expected = [point.to_json() for point in Timeline(recording, image)]
     timeline = Timeline(recording, image)
     timeline._stride = chance.choice([1, 2, 3])
     for _ in range(8):
         number = chance.randrange(timeline.count)
-        assert timeline.at(number).to_json() == fresh[number]
+        assert timeline.at(number).to_json() == expected[number]

@@ -1,4 +1,4 @@
-"""Programs of several files on record: loops in flows, functions in loops, tools."""
+"""Recordings of programs of several files: loops in flows, functions in loops, tools."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     return llc
 
 
-def test_a_linked_program_is_told_again(llc: Llc, tmp_path: Path) -> None:
-    """Its replay is identical, its case passes, and tells of a change in any of its files."""
+def test_a_linked_program_is_replayed(llc: Llc, tmp_path: Path) -> None:
+    """Its case passes and reports a change in any of its files."""
     assert llc("replay", "release").returncode == 0
     assert llc("test").stdout == "pass .loops/tests/release.yaml\n1 case: 1 passed\n"
     (tmp_path / ".loops/fix-types.yaml").write_text(LOOP.replace('action: "mypy', 'action: "mypy --strict'))
@@ -81,8 +81,8 @@ def test_a_linked_program_is_told_again(llc: Llc, tmp_path: Path) -> None:
     assert "now:      verdict `target` in `fix-types/look` (convergence)" in done.stdout
 
 
-def test_a_linked_program_is_traced_in_the_file_that_is_run(llc: Llc) -> None:
-    """Each point has its state, with its loop, and its line."""
+def test_a_linked_program_is_traced_in_its_files(llc: Llc) -> None:
+    """Each point has its state with the loop, and its line."""
     points = [json.loads(line) for line in llc("trace", "release", "--json").stdout.splitlines()]
     assert [point["state"] for point in points if point["effect"] and point["effect"]["kind"] != "clock"] == [
         "fix-types/check",
@@ -97,7 +97,6 @@ def test_a_linked_program_is_traced_in_the_file_that_is_run(llc: Llc) -> None:
 
 
 def test_a_linked_program_is_forked_in_a_loop(llc: Llc) -> None:
-    """At a state of the loop, named with it."""
     done = llc("fork", "release", "--state", "fix-types/fix", "--json")
     assert json.loads(done.stdout)["value"] == ["success", "success"], done.stderr
     assert "in `fix-types/fix`, iteration 1" in done.stderr

@@ -17,7 +17,7 @@ from llc.runtime.host.errors import UserError
 from llc.runtime.project.budget import Spending, limits_of_options
 
 Llc = Callable[..., subprocess.CompletedProcess[str]]
-# Each call is answered without a model, which the tests about prices do ask.
+# Results of calls without a model; the tests of prices use the model server.
 WORLD = "- {task: user:a, content: ok, usage: {usd: 0.001, tokens: 1000}}\n"
 MANY = """
 (defatom user:a (params x) (instructions "{{x}}"))
@@ -54,15 +54,15 @@ def llc(
     return llc
 
 
-def started() -> int:
-    """How many calls of tasks have started, in all runs of the project."""
+def count_started_calls() -> int:
+    """The number of started task calls in all runs of the project."""
     journals = Path(".loops").glob(".*/*/*.events.jsonl")
     events = [json.loads(line) for path in journals for line in path.read_text().splitlines()]
     return sum(event["event"] == "effect_start" and event["kind"] == "task" for event in events)
 
 
 @pytest.mark.parametrize(
-    ("budget", "calls", "told"),
+    ("budget", "calls", "message"),
     [
         ("usd=0.0015", 2, "the run has used 0.0020 USD of 0.0015 USD"),
         ("tokens=3000", 3, "the run has used 3,000 tokens of 3,000 tokens"),
@@ -70,19 +70,19 @@ def started() -> int:
         ("seconds=0", 0, "the run has used 0.0 seconds of 0.0 seconds"),
     ],
 )
-def test_a_call_over_budget_does_not_start(llc: Llc, budget: str, calls: int, told: str) -> None:
-    """The run stops with exit code 3, says what it used, and how to go on."""
+def test_a_call_over_budget_does_not_start(llc: Llc, budget: str, calls: int, message: str) -> None:
+    """The run stops with exit code 3, and the message has the usage and the option to continue."""
     done = llc("scripted", "many", "--json", "--budget", budget)
     assert done.returncode == 3, done.stderr
     found = json.loads(done.stdout)
     assert (found["status"], found["terminated_by"]) == ("interrupted", "budget")
-    assert found["error"]["message"] == told
-    assert started() == calls
+    assert found["error"]["message"] == message
+    assert count_started_calls() == calls
     assert f"llc resume {found['run']} --budget" in done.stderr
 
 
-def test_what_the_client_reports_counts(llc: Llc, messages_server: Any) -> None:
-    """Tokens by the model's price; with more money it goes on, and pays for no call twice."""
+def test_the_usage_of_the_client_counts(llc: Llc, messages_server: Any) -> None:
+    """Tokens cost the price of the model; a resumed run with a larger budget repeats no call."""
     done = llc("run", "many", "--json", "--budget", "usd=0.0025")
     assert json.loads(done.stdout)["error"]["message"] == "the run has used 0.0030 USD of 0.0025 USD"
     assert len(messages_server.requests) == 3
@@ -91,37 +91,35 @@ def test_what_the_client_reports_counts(llc: Llc, messages_server: Any) -> None:
     assert len(messages_server.requests) == 4
 
 
-def test_with_more_it_goes_on(llc: Llc) -> None:
-    """What was spent before counts, and is not spent again."""
+def test_a_run_with_a_larger_budget_is_resumed(llc: Llc) -> None:
+    """Earlier usage counts, and no call is repeated."""
     assert llc("scripted", "many", "--budget", "calls=1", "-q").returncode == 3
     assert llc("resume", "many", "-q").returncode == 3
     assert llc("resume", "many", "--budget", "calls=3", "-q").returncode == 3
-    assert started() == 3
+    assert count_started_calls() == 3
     done = llc("resume", "many", "--budget", "calls=4", "--json")
     assert json.loads(done.stdout)["value"] == ["COMPLETE"] * 4
-    assert started() == 4
+    assert count_started_calls() == 4
 
 
-def test_calls_at_once_are_waited_for(llc: Llc, messages_server: Any) -> None:
-    """Those that have started end, for they are paid for; no further one starts."""
+def test_running_calls_finish_when_the_budget_is_used_up(llc: Llc, messages_server: Any) -> None:
+    """No further call starts."""
     done = llc("run", "at-once", "--jobs", "2", "--json", "--budget", "tokens=1")
     assert json.loads(done.stdout)["terminated_by"] == "budget", done.stderr
     assert len(messages_server.requests) == 2
 
 
 def test_the_project_has_a_budget(llc: Llc, tmp_path: Path) -> None:
-    """In its configuration; the option comes first, unit by unit."""
+    """In its configuration; the option overrides it for each unit."""
     (tmp_path / ".loops" / "config.yaml").write_text("budget: {calls: 1, tokens: 2000}\n")
     assert llc("scripted", "many", "-q").returncode == 3
-    assert started() == 1
+    assert count_started_calls() == 1
     done = llc("scripted", "many", "--json", "--budget", "calls=9")
     assert json.loads(done.stdout)["error"]["message"] == "the run has used 2,000 tokens of 2,000 tokens"
 
 
-def test_a_model_whose_price_nobody_knows_is_not_asked(
-    llc: Llc, messages_server: Any, tmp_path: Path
-) -> None:
-    """With a budget in USD; the run goes on with a price in the configuration, also one of nothing."""
+def test_a_model_of_unknown_price_is_not_called(llc: Llc, messages_server: Any, tmp_path: Path) -> None:
+    """With a budget in USD; a configured price, also of 0, allows the call."""
     config = tmp_path / ".loops" / "config.yaml"
     config.write_text("tasks: {model: strange-model}\n")
     done = llc("run", "many", "--json", "--budget", "usd=5")
@@ -143,15 +141,15 @@ AGENT = """
 
 
 @pytest.mark.parametrize("unit", ["usd", "tokens"])
-def test_an_agent_that_does_not_say_uses_all_of_it(llc: Llc, tmp_path: Path, unit: str) -> None:
-    """It is known only afterwards; `=none` takes the bound away, and the run goes on."""
+def test_an_agent_of_unknown_usage_uses_up_the_budget(llc: Llc, tmp_path: Path, unit: str) -> None:
+    """The usage is known only after the call; `=none` removes the limit."""
     (tmp_path / ".loops" / "config.yaml").write_text("tasks: {agent: [echo]}\n")
     (tmp_path / ".loops" / "two.sexp").write_text(AGENT)
     done = llc("run", "two", "--json", "--budget", f"{unit}=1000", "--budget", "calls=9")
-    told = json.loads(done.stdout)
-    assert (done.returncode, told["terminated_by"]) == (3, "budget")
-    assert "the usage of a call is unknown" in told["error"]["message"]
-    assert f"--budget {unit}=none" in told["error"]["help"]
+    outcome = json.loads(done.stdout)
+    assert (done.returncode, outcome["terminated_by"]) == (3, "budget")
+    assert "the usage of a call is unknown" in outcome["error"]["message"]
+    assert f"--budget {unit}=none" in outcome["error"]["help"]
     done = llc("resume", "two", "--json", "--budget", f"{unit}=none")
     assert json.loads(done.stdout)["value"] == ["COMPLETE", "COMPLETE"], done.stderr
 
@@ -166,60 +164,57 @@ states:
 """
 
 
-def test_a_loops_own_budget_is_used_up_by_what_nobody_knows(
+def test_unknown_usage_uses_up_the_budget_of_a_loop(
     llc: Llc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The VM adds all there is where an agent's report says nothing of money."""
+    """The VM adds the remaining budget if the agent reports no cost."""
     monkeypatch.setenv("LLC_AGENT", "echo")
     (tmp_path / ".loops" / "fixing.yaml").write_text(LOOP)
     done = llc("run", "fixing", "--json")
-    told = json.loads(done.stdout)
-    assert (done.returncode, told["terminated_by"], told["iterations"]) == (3, "budget", 2), done.stderr
+    outcome = json.loads(done.stdout)
+    assert (done.returncode, outcome["terminated_by"], outcome["iterations"]) == (3, "budget", 2), done.stderr
     shown = llc("run", "fixing")
     assert "does not report its usage counts as the whole remaining budget" in shown.stdout + shown.stderr
 
 
-def test_status_and_history_tell_of_it(llc: Llc) -> None:
-    """What was used, of what."""
+def test_status_shows_the_budget(llc: Llc) -> None:
+    """With usage and limit of each unit."""
     llc("scripted", "many", "--budget", "calls=2", "--budget", "usd=1", "-q")
     status = json.loads(llc("status", "many", "--json").stdout)
     assert (status["status"], status["terminated_by"]) == ("interrupted", "budget")
-    told = status["budget"]
-    assert told["calls"] == {"used": 2, "limit": 2}
-    assert told["usd"] == {"used": 0.002, "limit": 1}
-    assert told["tokens"] == {"used": 2000, "limit": None}
+    budget = status["budget"]
+    assert budget["calls"] == {"used": 2, "limit": 2}
+    assert budget["usd"] == {"used": 0.002, "limit": 1}
+    assert budget["tokens"] == {"used": 2000, "limit": None}
     shown = llc("status", "many").stdout
     assert "interrupted (by budget)" in shown
     assert "2 of 2 calls" in shown
 
 
-def test_python_says_it_as_a_map(llc: Llc) -> None:
-    """`llc.run(…, budget={…})`."""
+def test_the_python_api_accepts_a_budget(llc: Llc) -> None:
     import llc as package
 
     ended = package.run("many", script="world.yaml", budget={"calls": 2, "usd": 0.5})
     assert (ended.status, ended.terminated_by, ended.exit_code) == ("interrupted", "budget", 3)
-    assert started() == 2
+    assert count_started_calls() == 2
 
 
 @pytest.mark.parametrize("text", ["eur=1", "calls=x", "calls=1.5", "usd=-1", "usd=nan", "usd=inf", "tokens"])
-def test_mistakes_are_told(llc: Llc, text: str) -> None:
-    """Before anything runs."""
+def test_invalid_budgets_are_refused(llc: Llc, text: str) -> None:
     done = llc("run", "many", "--budget", text)
     assert done.returncode == 2
     assert "--budget" in done.stderr
 
 
-def test_units_are_asked_for_one_by_one() -> None:
-    """What is given replaces what is said otherwise, and nothing else."""
+def test_an_option_replaces_the_limit_of_its_unit_only() -> None:
     assert limits_of_options([("usd", "2.5")], {"usd": 1, "calls": 3}) == {"usd": 2.5, "calls": 3}
     assert limits_of_options([("usd", "none"), ("tokens", "none")], {"usd": 1, "calls": 3}) == {"calls": 3}
     with pytest.raises(UserError):
         limits_of_options([("calls", "1e99")], {})
 
 
-def test_an_effect_that_is_performed_again_is_one_call() -> None:
-    """As after a kill; what it reports counts each time, for it is paid for each time."""
+def test_a_repeated_effect_counts_as_one_call() -> None:
+    """Its reported usage counts each time."""
     spending = Spending({"calls": 2})
     for _ in range(2):
         spending.begin(7, "task")

@@ -68,7 +68,7 @@ def _is_hidden(text: str, secret: str) -> bool:
 @pytest.mark.parametrize("name", ENCODERS)
 @given(secret_values, around)
 def test_an_encoded_secret_is_masked_and_restored(name: str, secret: str, text: str) -> None:
-    """What a real encoder writes: masked for people, and the reference gives back the same text."""
+    """The output of real encoders is masked, and its references restore the same text."""
     secrets = Secrets({"MY_TOKEN": secret})
     encoded = ENCODERS[name](text + secret + text)
     assert secrets.occur_in(encoded)
@@ -80,8 +80,8 @@ def test_an_encoded_secret_is_masked_and_restored(name: str, secret: str, text: 
 
 @pytest.mark.parametrize("name", ENCODERS)
 @given(secret_values)
-def test_an_encoded_secret_is_masked_in_a_command_that_holds_it(name: str, secret: str) -> None:
-    """A captured output is quoted for the shell, and the command is shown and recorded."""
+def test_an_encoded_secret_is_masked_in_a_quoted_command(name: str, secret: str) -> None:
+    """A captured output may be quoted for the shell."""
     secrets = Secrets({"MY_TOKEN": secret})
     for quote in ("shell_word", "shell_single", "shell_double", "shell_heredoc"):
         text = str(HANDLERS[quote](ENCODERS[name](secret)))
@@ -107,8 +107,8 @@ def test_printf_q_of_bash_is_masked(values: list[str], before: str, between: str
             assert _is_hidden(Secrets({"MY_TOKEN": value}).mask(text), value), (locale, value, text)
 
 
-def test_base64_in_lines_is_masked() -> None:
-    """Long tokens as `base64` and `openssl` write them."""
+def test_base64_with_line_breaks_is_masked() -> None:
+    """As written by `base64` and `openssl`."""
     token = "Kx9" + "token-of-90-characters" * 4 + "Qz7w5"
     for length in (76, 64):
         digits = base64.b64encode(token.encode()).decode()
@@ -117,12 +117,12 @@ def test_base64_in_lines_is_masked() -> None:
 
 
 def test_a_plain_token_has_few_forms() -> None:
-    """The usual secret is searched for itself and as base64 only: masking is on the way of all output."""
+    """Masking is applied to all output, so a usual token has few search texts."""
     assert len(Secrets({"MY_TOKEN": "sk1234567890abcdef"}).texts) <= 6
 
 
-def test_masking_takes_few_searches() -> None:
-    """Ten variables, two with special characters: output is searched for what several forms share."""
+def test_masking_needs_few_searches() -> None:
+    """Forms that share a part are searched for together."""
     values = {f"N{n}_TOKEN": f"tok{n}en{n}{n}abcdefgh" for n in range(8)}
     secrets = Secrets({**values, "A_SECRET": "p@ss wörd/'1", "B_SECRET": 'q&ss+w\\rd"2'})
     assert len(secrets.texts) > 2 * len(secrets.text_groups)

@@ -1,4 +1,4 @@
-"""`llc task` and `/task`: real processes, a local Messages API, results for every outcome."""
+"""`llc task` and `/task`: real processes, a local Messages API, a result for every outcome."""
 
 from __future__ import annotations
 
@@ -52,23 +52,23 @@ def llc_(*words: str, text: str = "", **more: Any) -> subprocess.CompletedProces
     )
 
 
-def result(*words: str) -> tuple[int, dict[str, Any]]:
+def task_result(*words: str) -> tuple[int, dict[str, Any]]:
     done = llc_("task", *words)
     return done.returncode, json.loads(done.stdout)
 
 
-def test_a_task_is_done_by_its_model(project: Path, messages_server: Any, answers: Any) -> None:
-    """The parameters reach the prompt, the reply is the content, what it cost stands in the notes."""
+def test_a_task_is_performed_by_its_model(project: Path, messages_server: Any, answers: Any) -> None:
+    """The parameters are in the prompt, the reply is the content, and the notes have the cost."""
     messages_server.then(answers.text("Small Steps"))
-    code, told = result("user:entitle", "text=a diary", "--short", "--json")
-    assert (code, told["status"], told["content"]) == (0, "COMPLETE", "Small Steps")
+    code, output = task_result("user:entitle", "text=a diary", "--short", "--json")
+    assert (code, output["status"], output["content"]) == (0, "COMPLETE", "Small Steps")
     assert "title for a diary true" in json.dumps(messages_server.requests[0])
-    assert told["notes"]["usage"]["tokens"] == 150
-    assert told["notes"]["run"].startswith("user-entitle-")
+    assert output["notes"]["usage"]["tokens"] == 150
+    assert output["notes"]["run"].startswith("user-entitle-")
 
 
 @pytest.mark.usefixtures("light_client")
-def test_for_people_the_content_alone_is_on_stdout(project: Path, messages_server: Any, answers: Any) -> None:
+def test_stdout_has_only_the_content(project: Path, messages_server: Any, answers: Any) -> None:
     """Status, cost and progress go to standard error."""
     messages_server.then(answers.text("Small Steps"))
     done = llc_("task", "user:entitle", "text=x")
@@ -79,11 +79,11 @@ def test_for_people_the_content_alone_is_on_stdout(project: Path, messages_serve
 
 @pytest.mark.usefixtures("light_client")
 def test_a_failed_call_is_a_failed_result(project: Path, messages_server: Any, answers: Any) -> None:
-    """The task's own reason and message, once; exit code 1."""
+    """The task's reason and message are printed once; the exit code is 1."""
     messages_server.then(answers.status(400, "no such thing"))
-    code, told = result("user:entitle", "text=x", "--json")
-    assert (code, told["status"]) == (1, "FAILED")
-    assert told["notes"]["error"]["reason"] == "subtask_failure"
+    code, output = task_result("user:entitle", "text=x", "--json")
+    assert (code, output["status"]) == (1, "FAILED")
+    assert output["notes"]["error"]["reason"] == "subtask_failure"
     done = llc_("task", "user:entitle", "text=x", "--quiet")
     assert (done.returncode, done.stdout.count("no such thing")) == (1, 1)
     assert "no such thing" not in done.stderr
@@ -103,26 +103,26 @@ def test_a_failed_call_is_a_failed_result(project: Path, messages_server: Any, a
         (("--jobs", "2", "(let f () (f))", "--fuel", "1000"), "subtask_failure", "", 3),
     ],
 )
-def test_whatever_goes_wrong_is_a_failed_result(
+def test_every_error_is_a_failed_result(
     project: Path, words: tuple[str, ...], reason: str, message: str, code: int
 ) -> None:
-    """With a reason that says whose mistake it is, and an exit code as `run` has them."""
-    found, told = result("--json", *words)
-    error = told["notes"]["error"]
-    assert (found, told["status"], error["reason"]) == (code, "FAILED", reason)
+    """The reason names the kind of mistake, and the exit code is that of `run`."""
+    found, output = task_result("--json", *words)
+    error = output["notes"]["error"]
+    assert (found, output["status"], error["reason"]) == (code, "FAILED", reason)
     assert message in error["message"]
 
 
-def test_options_that_cannot_be_read_are_a_failed_result(project: Path) -> None:
-    """Before the name they are read by the command line itself."""
-    code, told = result("--json", "--jobs", "none", "user:entitle")
-    assert (code, told["notes"]["error"]["reason"]) == (2, "input_validation_failure")
-    code, told = result("--json")
-    assert (code, told["status"]) == (2, "FAILED")
+def test_invalid_options_are_a_failed_result(project: Path) -> None:
+    """The command line itself reads the options before the name."""
+    code, output = task_result("--json", "--jobs", "none", "user:entitle")
+    assert (code, output["notes"]["error"]["reason"]) == (2, "input_validation_failure")
+    code, output = task_result("--json")
+    assert (code, output["status"]) == (2, "FAILED")
 
 
-def test_a_deep_failure_is_told_once(project: Path) -> None:
-    """A message that went through many calls stands in the result once, and is short."""
+def test_a_nested_failure_is_reported_once(project: Path) -> None:
+    """Its message is once in the result, and is short."""
     text = '(define (f n) (if (= n 0) (error "deep" "down") (+ 1 (f (- n 1))))) (f 50)'
     done = llc_("task", text, "--json")
     assert done.stdout.count("deep") == 2  # content and message
@@ -131,11 +131,11 @@ def test_a_deep_failure_is_told_once(project: Path) -> None:
     assert len(huge.stdout) < 5000
 
 
-def test_a_value_that_is_no_result_is_wrapped(project: Path) -> None:
-    """As content, and as data; a result is itself; null is nothing."""
-    assert result("(list 1 2)", "--json")[1]["parsedContent"] == [1, 2]
-    told = result("""'(dict ("status" "COMPLETE") ("content" "x"))""", "--json")[1]
-    assert (told["content"], "parsedContent" in told) == ("x", False)
+def test_a_plain_value_is_wrapped_in_a_result(project: Path) -> None:
+    """As content and as data; a task result is unchanged, and null is an empty content."""
+    assert task_result("(list 1 2)", "--json")[1]["parsedContent"] == [1, 2]
+    output = task_result("""'(dict ("status" "COMPLETE") ("content" "x"))""", "--json")[1]
+    assert (output["content"], "parsedContent" in output) == ("x", False)
     done = llc_("task", "null")
     assert done.returncode == 2
     done = llc_("task", "(log-message 1)")
@@ -143,7 +143,7 @@ def test_a_value_that_is_no_result_is_wrapped(project: Path) -> None:
 
 
 def test_a_tool_is_called_with_arguments(project: Path) -> None:
-    """The project's and our own; `--declare` names others, a script answers them."""
+    """A built-in tool, and a tool of `--declare` in a scripted world."""
     done = llc_("task", "system:execute_shell_command", "command=echo 'a b'", "--json")
     assert json.loads(done.stdout)["stdout"] == "a b\n"
     (project / "world.yaml").write_text("rules: [{kind: tool, result: {value: 5}}]\n")
@@ -151,8 +151,8 @@ def test_a_tool_is_called_with_arguments(project: Path) -> None:
     assert done.stdout == "5\n", done.stderr
 
 
-def test_it_is_a_run_that_can_be_resumed(project: Path) -> None:
-    """Killed in the middle, the run goes on and what was done is not done again."""
+def test_a_killed_task_can_be_resumed(project: Path) -> None:
+    """Finished actions are not repeated."""
     text = (
         '(system:execute_shell_command (command "echo a >> done"))'
         ' (system:execute_shell_command (command "test -e go || { touch begun; sleep 60; }; echo b >> done"))'
@@ -171,8 +171,8 @@ def test_it_is_a_run_that_can_be_resumed(project: Path) -> None:
     assert (project / "done").read_text() == "a\nb\n"
 
 
-def test_it_can_be_left_alone(project: Path) -> None:
-    """In the background, in a queue, wherever that is asked for; the result is the end of its log."""
+def test_a_task_runs_in_the_background_and_in_a_queue(project: Path) -> None:
+    """The log ends with the result."""
     before = json.loads(llc_("task", "--background", "--json", '(ask "before?")').stdout)
     refused = llc_("task", '(ask "behind?")', "--json", "--background")
     assert json.loads(refused.stdout)["notes"]["error"]["details"]["kind"] == "scope-conflict"
@@ -188,15 +188,15 @@ def test_it_can_be_left_alone(project: Path) -> None:
     assert json.loads(llc_("status", before["run"], "--json").stdout)["value"] == "one"
 
 
-def test_what_cannot_be_understood_is_said_here(project: Path) -> None:
-    """Not in a log: nothing was begun."""
-    code, told = result("--background", "--json", "user:entitle")
-    assert (code, told["notes"]["error"]["reason"]) == (2, "input_validation_failure")
+def test_a_usage_error_of_a_background_task_is_printed(project: Path) -> None:
+    """No run is started."""
+    code, output = task_result("--background", "--json", "user:entitle")
+    assert (code, output["notes"]["error"]["reason"]) == (2, "input_validation_failure")
     assert not (project / ".loops" / ".running").exists()
 
 
 def test_ctrl_c_leaves_a_run_and_a_result(project: Path) -> None:
-    """The result says that it was interrupted and how to go on; exit code 130."""
+    """The result has the command that resumes the run; the exit code is 130."""
     process = subprocess.Popen(
         [sys.executable, "-c", LLC, "task", "(begin (log-message 1) (sleep 60))", "--json"],
         stdout=subprocess.PIPE,
@@ -208,14 +208,14 @@ def test_ctrl_c_leaves_a_run_and_a_result(project: Path) -> None:
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=30)
-    told = json.loads(out)
+    output = json.loads(out)
     assert process.returncode == 130
-    assert told["notes"]["error"]["message"] == "the run was interrupted"
-    assert told["notes"]["error"]["details"]["help"] == f"llc resume {told['notes']['run']}"
+    assert output["notes"]["error"]["message"] == "the run was interrupted"
+    assert output["notes"]["error"]["details"]["help"] == f"llc resume {output['notes']['run']}"
 
 
 def test_help_prints_the_parameters(project: Path) -> None:
-    """Of the task that it stands behind; before a name it is the verb's own."""
+    """After the name of a task the parameters of the task, before it the options of the subcommand."""
     shown = llc_("task", "user:entitle", "--help").stdout
     assert shown.startswith("Usage: llc task user:entitle text=… [--short]\n")
     assert "text  string: What it is for." in shown
@@ -231,8 +231,8 @@ def test_help_prints_the_parameters(project: Path) -> None:
         ("llc task user:entitle text=x ", "--short"),
     ],
 )
-def test_completion_knows_names_and_parameters(project: Path, words: str, found: str) -> None:
-    """Tasks, tools, and what the task behind the cursor takes."""
+def test_names_and_parameters_are_completed(project: Path, words: str, found: str) -> None:
+    """Tasks, tools, and the parameters of the task."""
     env = {**os.environ, "_LLC_COMPLETE": "complete_bash", "COMP_WORDS": words}
     env["COMP_CWORD"] = str(len(words.split(" ")) - 1)
     code = LLC.replace("import sys", "import sys; sys.argv = ['llc']", 1)
@@ -241,8 +241,8 @@ def test_completion_knows_names_and_parameters(project: Path, words: str, found:
 
 
 @pytest.mark.usefixtures("light_client")
-def test_the_session_does_tasks_too(project: Path, messages_server: Any, answers: Any) -> None:
-    """Those of the project and those defined in it; the content goes to stdout, `it` is the result."""
+def test_a_session_performs_tasks(project: Path, messages_server: Any, answers: Any) -> None:
+    """Tasks of the project and of the session; the content goes to stdout, `it` is the result."""
     messages_server.then(answers.text("Small Steps"))
     text = (
         "/task user:entitle text='a diary' --short\n"
@@ -258,8 +258,8 @@ def test_the_session_does_tasks_too(project: Path, messages_server: Any, answers
     assert done.returncode == 0
 
 
-def test_the_session_tells_what_is_wrong_with_a_line(project: Path) -> None:
-    """As `llc task` does; the last line decides the exit code."""
+def test_a_session_reports_an_invalid_task_line(project: Path) -> None:
+    """As `llc task` does; the last line determines the exit code."""
     done = llc_("repl", text="/task user:entitle --help\n")
     assert done.stdout.startswith("Usage: /task user:entitle text=… [--short]\n")
     done = llc_("repl", text="/task\n/task nothing:here\n/task (/ 1 0)\n/task user:entitle --json\n")

@@ -31,10 +31,10 @@ def llc(llc: Llc, project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
     return llc
 
 
-def test_a_task_of_a_flow_is_done_by_a_model(
+def test_a_task_of_a_flow_is_performed_by_a_model(
     llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
 ) -> None:
-    """From `defatom` to its TaskResult; what the model says is shown as it comes."""
+    """From `defatom` to its task result; the reply is shown while it arrives."""
     messages_server.then(answers.text("It is\nshort.", tokens=(1000, 200)))
     (tmp_path / ".loops" / "sum.sexp").write_text(SUMMARISE)
     done = llc("run", "sum", "--json")
@@ -61,8 +61,10 @@ def test_a_task_of_a_flow_is_done_by_a_model(
 
 
 @pytest.mark.usefixtures("light_client")
-def test_nothing_is_billed_twice(llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path) -> None:
-    """After kill -9 between two calls the first is on record; later tasks still know what it said."""
+def test_a_recorded_call_is_not_repeated(
+    llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
+) -> None:
+    """After SIGKILL during the second call only this call is repeated, with the history of the first."""
     messages_server.then(answers.text("one"), answers.stall(), answers.text("two"))
     (tmp_path / ".loops" / "two.sexp").write_text(
         '(defatom user:a (params) (instructions "First."))\n'
@@ -78,14 +80,14 @@ def test_nothing_is_billed_twice(llc: Llc, messages_server: Any, answers: Module
     process.wait()
     done = llc("resume", "two", "--json")
     assert json.loads(done.stdout)["value"] == "two", done.stderr
-    said = [
+    sent_texts = [
         [sent["content"][0]["text"] for sent in request["messages"]] for request in messages_server.requests
     ]
-    assert said == [["First."], ["First.", "one", "Second."], ["First.", "one", "Second."]]
+    assert sent_texts == [["First."], ["First.", "one", "Second."], ["First.", "one", "Second."]]
 
 
-def killed_in_a_call(tmp_path: Path, server: Any) -> None:
-    """Run the flow `pay` and kill it -9 while its call is under way."""
+def kill_during_a_call(tmp_path: Path, server: Any) -> None:
+    """Run the flow `pay` and kill it during its call."""
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "pay", "-q"])
     deadline = time.monotonic() + 60
     while not server.requests:
@@ -102,21 +104,21 @@ PAY = """
 
 
 @pytest.mark.usefixtures("light_client")
-def test_a_call_in_doubt_is_not_paid_for_twice(
+def test_a_call_in_doubt_is_not_repeated_without_consent(
     llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
 ) -> None:
-    """With `on_unknown: fail` it is a fault, with `ask` nothing goes on unless somebody says so."""
+    """With `on_unknown: fail` it is a fault; with `ask` the resume needs an option."""
     messages_server.then(answers.stall(), answers.text("done"))
     source = tmp_path / ".loops" / "pay.sexp"
     source.write_text(PAY % "fail")
-    killed_in_a_call(tmp_path, messages_server)
+    kill_during_a_call(tmp_path, messages_server)
     done = llc("resume", "pay", "--json")
     assert json.loads(done.stdout)["value"] == "unknown-outcome", done.stderr
     assert len(messages_server.requests) == 1
     messages_server.requests.clear()
     messages_server.answers.insert(0, answers.stall())
     source.write_text(PAY % "ask")
-    killed_in_a_call(tmp_path, messages_server)
+    kill_during_a_call(tmp_path, messages_server)
     refused = llc("resume", "pay", "--json")
     assert json.loads(refused.stdout)["error"]["kind"] == "unknown-outcome"
     assert len(messages_server.requests) == 1
@@ -126,10 +128,9 @@ def test_a_call_in_doubt_is_not_paid_for_twice(
 
 
 @pytest.mark.usefixtures("light_client")
-def test_a_call_does_not_outlive_a_killed_run(
+def test_the_helper_of_a_killed_run_ends(
     llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
 ) -> None:
-    """The helper that waits for the server ends when nobody waits for it any more."""
     messages_server.then(answers.stall())
     (tmp_path / ".loops" / "pay.sexp").write_text(PAY % "fail")
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "pay", "-q"])
@@ -157,16 +158,18 @@ HOSTILE = """
 """
 
 
-def test_whatever_a_server_does_is_on_record(
+def test_every_error_of_a_server_is_recorded(
     llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
 ) -> None:
-    """One run that meets all of it ends well, and can be told again without a server."""
-    begun = answers.event(next(answers.events({"content": [], "usage": {}, "id": "m", "type": "message"})))
-    given = [
+    """A run with all these errors completes and can be replayed without a server."""
+    start_event = answers.event(
+        next(answers.events({"content": [], "usage": {}, "id": "m", "type": "message"}))
+    )
+    replies = [
         (answers.status(401, "no key"), 1, "unauthorized"),
         (answers.status(404, "no such model"), 1, "bad-request"),
         (answers.half(answers.result({"n": 1})), 1, "connection"),
-        (answers.body(begun, "text/event-stream"), 1, "connection"),
+        (answers.body(start_event, "text/event-stream"), 1, "connection"),
         (answers.body(b"<html>", "text/html"), 1, "invalid-reply"),
         (answers.text("x" * (10 << 20)), 1, "too-long"),
         (answers.result({"m": 1}), 1, None),
@@ -175,23 +178,23 @@ def test_whatever_a_server_does_is_on_record(
         (answers.status(500, "boom", retry_after=0.01), 3, "server-error"),
         (answers.drip(), 1, "timeout"),
     ]
-    messages_server.then(*(answer for answer, times, _ in given for _ in range(times)))
+    messages_server.then(*(answer for answer, times, _ in replies for _ in range(times)))
     (tmp_path / ".loops" / "config.yaml").write_text("tasks: {timeout: 2}\n")
-    (tmp_path / ".loops" / "all.sexp").write_text(HOSTILE % len(given))
+    (tmp_path / ".loops" / "all.sexp").write_text(HOSTILE % len(replies))
     done = llc("run", "all", "--json")
-    assert json.loads(done.stdout)["value"] == [kind for _, _, kind in given], done.stderr
-    asked = len(messages_server.requests)
-    assert asked == sum(times for _, times, _ in given)
+    assert json.loads(done.stdout)["value"] == [kind for _, _, kind in replies], done.stderr
+    requests = len(messages_server.requests)
+    assert requests == sum(times for _, times, _ in replies)
     again = llc("replay", "all")
     assert "is identical" in again.stdout
-    assert len(messages_server.requests) == asked
+    assert len(messages_server.requests) == requests
 
 
 @pytest.mark.usefixtures("light_client")
-def test_ctrl_c_stops_a_run_in_the_middle_of_a_reply(
+def test_ctrl_c_stops_a_run_during_a_reply(
     llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
 ) -> None:
-    """At once, with exit code 130; resumed, the task is asked again."""
+    """The exit code is 130, and a resumed run repeats the task."""
     messages_server.then(answers.drip(), answers.text("done"))
     (tmp_path / ".loops" / "sum.sexp").write_text(SUMMARISE)
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "sum", "-q"], stderr=subprocess.PIPE)
@@ -208,10 +211,10 @@ def test_ctrl_c_stops_a_run_in_the_middle_of_a_reply(
 
 
 @pytest.mark.usefixtures("light_client")
-def test_a_task_that_fails_is_shown_with_its_reason(
+def test_a_failed_task_is_shown_with_its_reason(
     llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
 ) -> None:
-    """On the progress, in a line; the program goes on."""
+    """The program continues."""
     messages_server.then(answers.status(400, "no such model"))
     (tmp_path / ".loops" / "sum.sexp").write_text(SUMMARISE)
     done = llc("run", "sum")
@@ -219,10 +222,10 @@ def test_a_task_that_fails_is_shown_with_its_reason(
     assert "FAILED: HTTP 400: no such model" in done.stdout
 
 
-def test_tasks_at_once_each_have_their_own_client(
+def test_concurrent_tasks_of_parallel_map(
     llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
 ) -> None:
-    """`parallel-map` over a task: results in order, lines told apart."""
+    """The results are in the order of the items."""
     messages_server.then(answers.text("ok"))
     (tmp_path / ".loops" / "many.sexp").write_text(
         '(defatom user:a (params x) (instructions "{{x}}"))\n'
@@ -233,8 +236,8 @@ def test_tasks_at_once_each_have_their_own_client(
     assert len(messages_server.requests) == 3
 
 
-def test_a_plain_run_imports_nothing_of_it(llc: Llc, tmp_path: Path) -> None:
-    """Neither models nor tasks, which would cost time at each start."""
+def test_a_run_without_tasks_imports_no_model_modules(llc: Llc, tmp_path: Path) -> None:
+    """They would delay each start."""
     (tmp_path / ".loops" / "one.sexp").write_text("(+ 1 2)")
     code = (
         "import sys; from llc.runtime.cli.entry import main\n"

@@ -57,8 +57,8 @@ def entries(folder: Path) -> int:
     return len(list((folder / ".loops" / ".cache").glob("*.cached")))
 
 
-def test_a_change_of_a_tool_is_never_missed(llc: Llc, tmp_path: Path) -> None:
-    """A flow that calls tools is kept compiled; with another tools.yaml it is another program."""
+def test_a_change_of_a_tool_recompiles_the_flow(llc: Llc, tmp_path: Path) -> None:
+    """A flow that calls tools is cached, and a changed `tools.yaml` gives another program."""
     tools = tmp_path / ".loops" / "tools.yaml"
     tools.write_text(TOOLS)
     assert value(llc("run", "say", "--json")) == "one word"
@@ -74,8 +74,8 @@ def test_a_change_of_a_tool_is_never_missed(llc: Llc, tmp_path: Path) -> None:
     assert "unknown-task" in done.stderr
 
 
-def test_a_tool_that_comes_later_is_not_missed(llc: Llc, tmp_path: Path) -> None:
-    """A tools.yaml that was not there, and a task's file."""
+def test_a_new_tool_recompiles_the_flow(llc: Llc, tmp_path: Path) -> None:
+    """A new `tools.yaml`, and a changed file of a task."""
     task = tmp_path / ".loops" / "tasks" / "say.xml"
     task.write_text(TASK)
     assert value(llc("run", "say", "--json"))["status"] == "FAILED"
@@ -87,8 +87,8 @@ def test_a_tool_that_comes_later_is_not_missed(llc: Llc, tmp_path: Path) -> None
     assert value(llc("run", "say", "--json"))["status"] == "FAILED"
 
 
-def test_a_change_of_a_task_is_another_program(llc: Llc, tmp_path: Path) -> None:
-    """Its instructions are part of it."""
+def test_a_change_of_a_task_gives_another_program(llc: Llc, tmp_path: Path) -> None:
+    """Its instructions are part of the program."""
     task = tmp_path / ".loops" / "tasks" / "say.xml"
     hashes = set()
     for words in ("x", "y", "x"):
@@ -102,7 +102,7 @@ def test_a_change_of_a_task_is_another_program(llc: Llc, tmp_path: Path) -> None
 
 
 def test_a_running_program_keeps_its_tools(llc: Llc, tmp_path: Path) -> None:
-    """After a kill the run goes on with the definitions it began with."""
+    """A resumed run uses the definitions of its start."""
     slow = "  - {name: my:slow, command: 'test -e again || { touch again; sleep 60; }'}\n"
     (tmp_path / ".loops" / "tools.yaml").write_text(TOOLS + slow)
     (tmp_path / ".loops" / "say.sexp").write_text('(my:slow)\n(my:say "word")\n')
@@ -119,7 +119,7 @@ def test_a_running_program_keeps_its_tools(llc: Llc, tmp_path: Path) -> None:
 
 
 def test_names_are_declared_on_the_command_line(llc: Llc, tmp_path: Path) -> None:
-    """For run, validate and compile; a scripted world answers them."""
+    """For `run`, `validate` and `compile`; a scripted world has their results."""
     (tmp_path / "world.yaml").write_text(
         "- {tool: far:add, args: {x: 10}, value: 15}\n- {task: t, content: hi}\n"
     )
@@ -134,8 +134,7 @@ def test_names_are_declared_on_the_command_line(llc: Llc, tmp_path: Path) -> Non
     assert llc("run", "say", "--declare", "1 2").returncode == 2
 
 
-def test_in_the_real_world_a_declared_tool_is_a_fault(llc: Llc) -> None:
-    """Nothing says how to use it."""
+def test_a_declared_tool_without_a_definition_is_a_fault(llc: Llc) -> None:
     done = llc("run", "-e", "(far:add (x 1))", "--declare", "far:add")
     assert done.returncode == 1
     assert "error[unknown-tool]: `far:add`" in done.stderr
@@ -143,7 +142,7 @@ def test_in_the_real_world_a_declared_tool_is_a_fault(llc: Llc) -> None:
 
 
 def test_all_declarations_are_validated(llc: Llc, tmp_path: Path) -> None:
-    """Also those that no flow uses; tools.yaml is no loop."""
+    """Also declarations that no flow uses; `tools.yaml` is not a loop."""
     (tmp_path / ".loops" / "say.sexp").write_text("1\n")
     (tmp_path / ".loops" / "tools.yaml").write_text("- {name: a, comand: [x]}\n")
     (tmp_path / ".loops" / "tasks" / "bad.xml").write_text("<task/>")
@@ -159,7 +158,7 @@ def test_all_declarations_are_validated(llc: Llc, tmp_path: Path) -> None:
 
 
 def test_tools_are_listed(llc: Llc, tmp_path: Path) -> None:
-    """Those that are built in, the project's and its tasks, with their parameters."""
+    """Built-in tools, tools and tasks of the project, with their parameters."""
     (tmp_path / ".loops" / "tools.yaml").write_text(TOOLS)
     (tmp_path / ".loops" / "tasks" / "t.xml").write_text(TASK.replace("my:say", "user:t"))
     rows = {row["name"]: row for row in json.loads(llc("tools", "--json").stdout)}
@@ -173,8 +172,8 @@ def test_tools_are_listed(llc: Llc, tmp_path: Path) -> None:
     assert "did you mean `my:say`?" in llc("tools", "my:sya").stderr
 
 
-def test_an_action_of_a_tool_is_shown(llc: Llc, tmp_path: Path) -> None:
-    """What it is given, what it writes, and why it gave nothing."""
+def test_a_tool_call_is_shown(llc: Llc, tmp_path: Path) -> None:
+    """With its arguments, output and error."""
     (tmp_path / ".loops" / "tools.yaml").write_text(TOOLS)
     done = llc("run", "-e", '(my:say "word") (try (system:list_directory "none") (catch e 1))')
     lines = [line.strip() for line in done.stdout.splitlines()]
@@ -183,7 +182,6 @@ def test_an_action_of_a_tool_is_shown(llc: Llc, tmp_path: Path) -> None:
 
 
 def test_a_loop_calls_a_function_that_uses_tools(llc: Llc, tmp_path: Path) -> None:
-    """The tools of a flow's functions are there for loops too."""
     (tmp_path / ".loops" / "tools.yaml").write_text(TOOLS)
     (tmp_path / ".loops" / "own.sexp").write_text('(define (speak word) (my:say (word word)) "done")\n')
     (tmp_path / ".loops" / "talk.yaml").write_text(
@@ -197,7 +195,7 @@ def test_a_loop_calls_a_function_that_uses_tools(llc: Llc, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("rule", "told"),
+    ("rule", "message"),
     [
         ("{tool: a, task: b}", "exclude each other"),
         ("{tool: a, command: b}", "exclude each other"),
@@ -208,19 +206,18 @@ def test_a_loop_calls_a_function_that_uses_tools(llc: Llc, tmp_path: Path) -> No
         ("{tool: 5, value: 1}", ""),
     ],
 )
-def test_a_rule_that_cannot_be_meant_is_refused(tmp_path: Path, rule: str, told: str) -> None:
-    """With its place."""
+def test_a_contradictory_rule_is_refused(tmp_path: Path, rule: str, message: str) -> None:
     path = tmp_path / "world.yaml"
     path.write_text(f"- {rule}\n")
-    if not told:
+    if not message:
         load_world(str(path))
         return
-    with pytest.raises(package.CompileError, match=told):
+    with pytest.raises(package.CompileError, match=message):
         load_world(str(path))
 
 
-def test_python_calls_what_it_declares(tmp_path: Path) -> None:
-    """`llc.evaluate` with a world of its own."""
+def test_python_calls_declared_tools(tmp_path: Path) -> None:
+    """`llc.evaluate` with its own world."""
     path = tmp_path / "world.yaml"
     path.write_text("- {tool: far:add, error: {kind: broken, message: no}}\n")
     text = "(try (far:add (x 1)) (catch e (get e 'kind)))"
@@ -228,8 +225,7 @@ def test_python_calls_what_it_declares(tmp_path: Path) -> None:
     assert package.evaluate(text, world=world, declare=["far:add"]) == "broken"
 
 
-def test_a_loop_that_calls_nothing_takes_no_declarations(llc: Llc, tmp_path: Path) -> None:
-    """As it takes no arguments; one that calls functions does."""
+def test_a_loop_without_calls_accepts_no_declarations(llc: Llc, tmp_path: Path) -> None:
     (tmp_path / ".loops" / "own.sexp").write_text("(define (speak) (far:say (word 1)) 2)\n")
     text = "name: talk\ninitial: say\nstates:\n  say:\n    {does}\n    next: done\n  done: {terminal: true}\n"
     loop = tmp_path / ".loops" / "talk.yaml"
@@ -244,7 +240,7 @@ def test_a_loop_that_calls_nothing_takes_no_declarations(llc: Llc, tmp_path: Pat
 
 
 def test_a_dry_run_names_the_tools(llc: Llc, tmp_path: Path) -> None:
-    """What a flow would use, by function and state; nothing is used."""
+    """By function and state; no tool is called."""
     (tmp_path / ".loops" / "tools.yaml").write_text(TOOLS)
     (tmp_path / ".loops" / "say.sexp").write_text('(my:say "a") (system:run_script "touch ran")')
     done = llc("run", "say", "--dry-run")
@@ -254,10 +250,10 @@ def test_a_dry_run_names_the_tools(llc: Llc, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("command", "status"), [("echo hi", "COMPLETE"), ("echo hi; exit 3", "FAILED")])
-def test_what_a_command_gives_is_a_task_result_too(
+def test_the_result_of_a_command_is_a_task_result(
     llc: Llc, tmp_path: Path, command: str, status: str
 ) -> None:
-    """Programs that read status, content and notes find them."""
+    """It has status, content and notes."""
     (tmp_path / ".loops" / "shell.sexp").write_text(
         f'(define r (system:execute_shell_command "{command}"))\n'
         '(list (get-field r "status") (get-field r "content") (get-field r "stdout")\n'
@@ -298,8 +294,8 @@ else echo '{"success": false, "analysis": "too few", "next_input": "echo 2 > n.t
 """
 
 
-def test_a_program_of_tasks_and_commands_runs_on_the_tools_of_llc(llc: Llc, tmp_path: Path) -> None:
-    """Results of commands go into a task as they are, and its parsed reply into the next iteration."""
+def test_a_program_of_tasks_and_commands(llc: Llc, tmp_path: Path) -> None:
+    """Results of commands are inputs of a task, whose parsed reply is the input of the next iteration."""
     (tmp_path / "judge.sh").write_text(JUDGE)
     (tmp_path / ".loops" / "config.yaml").write_text("tasks: {runner: agent, agent: [sh, judge.sh]}\n")
     (tmp_path / ".loops" / "program.sexp").write_text(PROGRAM)

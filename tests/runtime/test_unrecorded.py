@@ -1,4 +1,4 @@
-"""`parallel-map` without a record: `llc.evaluate` and the REPL perform effects concurrently, like a run."""
+"""`parallel-map` without a journal: `llc.evaluate` and the REPL perform effects concurrently, like a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import llc
 from llc.runtime.effects.world import World
 from llc.runtime.host.effect_context import Context
 
-# Each command ends when the others have begun.
+# Each command ends when the others have started.
 MEET = (
     "(parallel-map (lambda (name) (get (system:execute_shell_command (string-append"
     ' "touch " name "; until [ -e a ] && [ -e b ] && [ -e c ]; do sleep 0.01; done; echo " name))'
@@ -25,27 +25,26 @@ MEET = (
 )
 
 
-def test_an_expression_performs_several_effects_at_once(project_dir: Path) -> None:
-    """Their results are in the order of the items."""
+def test_an_expression_performs_effects_concurrently(project_dir: Path) -> None:
+    """The results are in the order of the items."""
     assert llc.evaluate(MEET) == ["a\n", "b\n", "c\n"]
 
 
-def test_a_run_of_the_api_performs_several_effects_at_once(project_dir: Path) -> None:
-    """As `llc run` does."""
+def test_a_run_of_the_api_performs_effects_concurrently(project_dir: Path) -> None:
     (project_dir / "meet.sexp").write_text(MEET)
     assert llc.run("meet.sexp").value == ["a\n", "b\n", "c\n"]
 
 
-def test_a_session_performs_several_effects_at_once(project_dir: Path) -> None:
-    """The result is shown as the value of the input."""
+def test_a_session_performs_effects_concurrently(project_dir: Path) -> None:
+    """The result is the value of the input."""
     command = [sys.executable, "-m", "llc", "repl"]
     done = subprocess.run(command, input=MEET, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == '("a\\n" "b\\n" "c\\n")\n'
 
 
-def test_more_effects_than_places_wait_for_their_turn(project_dir: Path) -> None:
-    """Twenty commands and twenty sleeps, of which at most eight commands run."""
+def test_effects_above_the_concurrency_limit_wait(project_dir: Path) -> None:
+    """Of twenty commands at most eight run at the same time."""
     text = (
         "(parallel-map (lambda (n) (begin (sleep 0.01) (get (system:execute_shell_command"
         ' (string-append "echo " n)) "stdout"))) (range 0 20))'
@@ -53,8 +52,8 @@ def test_more_effects_than_places_wait_for_their_turn(project_dir: Path) -> None
     assert llc.evaluate(text) == [f"{number}\n" for number in range(20)]
 
 
-def test_a_program_that_ends_early_leaves_nothing_behind(project_dir: Path) -> None:
-    """`exit`, a fault and the end of the fuel stop what is still performed."""
+def test_the_end_of_a_program_stops_pending_effects(project_dir: Path) -> None:
+    """By `exit`, a fault, or the end of the fuel."""
     begin = '(system:execute_shell_command "sleep 600 & echo $! >> pids; wait")'
     wait = '(system:execute_shell_command "until [ -s pids ]; do sleep 0.01; done")'
     for end, error in (("(exit 3)", llc.Exited), ('(error "bad")', llc.FlowError)):
@@ -71,8 +70,8 @@ def test_a_program_that_ends_early_leaves_nothing_behind(project_dir: Path) -> N
         (project_dir / "pids").unlink()
 
 
-def test_ctrl_c_in_a_session_stops_all_of_them(project_dir: Path) -> None:
-    """And the session goes on."""
+def test_ctrl_c_in_a_session_stops_all_pending_effects(project_dir: Path) -> None:
+    """The session continues."""
     text = '(parallel-map (lambda (n) (system:execute_shell_command "touch go; exec sleep 600")) \'(1 2))\n'
     process = subprocess.Popen(
         [sys.executable, "-m", "llc", "repl"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -91,8 +90,8 @@ def test_ctrl_c_in_a_session_stops_all_of_them(project_dir: Path) -> None:
     assert "Traceback" not in out
 
 
-def test_a_world_of_ones_own_performs_one_effect_at_a_time(project_dir: Path) -> None:
-    """In the order in which they are asked for; it need not be safe for threads."""
+def test_a_custom_world_performs_one_effect_at_a_time(project_dir: Path) -> None:
+    """In the order of the requests, as it need not be thread-safe."""
 
     class Counting(World):
         beside = None  # type: ignore[assignment]
@@ -112,8 +111,8 @@ def test_a_world_of_ones_own_performs_one_effect_at_a_time(project_dir: Path) ->
     assert world.seen == [1, 2, 3]
 
 
-def test_tasks_at_once_share_a_model_client(project_dir: Path, messages_server: Any, answers: Any) -> None:
-    """Eight instant tasks take no longer than one after another: one client is started, not eight."""
+def test_concurrent_tasks_share_a_model_client(project_dir: Path, messages_server: Any, answers: Any) -> None:
+    """Eight concurrent tasks start one client."""
     text = answers.message([{"type": "text", "text": "hi"}], stop_reason="end_turn")
     messages_server.answers[:] = [text]
     task = '(defatom user:x (params n) (instructions "{{n}}"))'

@@ -17,14 +17,16 @@ def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def llc(*words: str) -> int:
-    """Perform a command line; the exit code."""
+    """Run a command line; returns the exit code."""
     return dispatch.command("llc", list(words))
 
 
-@pytest.mark.parametrize("verb", SUBCOMMANDS)
-def test_each_verb_refuses_an_option_it_has_not(verb: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """By name, with the nearest it has or where they are listed; stdout stays empty."""
-    assert llc(verb, "--no-such-optoin") == 2
+@pytest.mark.parametrize("subcommand", SUBCOMMANDS)
+def test_each_subcommand_refuses_an_unknown_option(
+    subcommand: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With the nearest option or the command that lists the options; stdout stays empty."""
+    assert llc(subcommand, "--no-such-optoin") == 2
     out, shown = capfd.readouterr()
     assert out == ""
     assert shown.startswith("error[")
@@ -71,10 +73,10 @@ def test_each_verb_refuses_an_option_it_has_not(verb: str, capfd: pytest.Capture
         ("--verson", "[unknown-option]: `llc` has no option `--verson`", "did you mean `--version`?"),
     ],
 )
-def test_what_is_wrong_and_what_would_be_right(
+def test_a_usage_error_has_an_error_and_a_help_line(
     line: str, error: str, help: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A line each, in the words of the verb's help."""
+    """In the words of the subcommand's help."""
     assert llc(*line.split()) == 2
     shown = capfd.readouterr().err.splitlines()
     assert shown[0] == f"error{error}"
@@ -85,7 +87,6 @@ def test_what_is_wrong_and_what_would_be_right(
 
 @pytest.mark.parametrize("line", ["--help=1", "run --help=1"])
 def test_help_takes_no_value(line: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """It is no option of ours, but refused as ours are."""
     assert llc(*line.split()) == 2
     assert (
         capfd.readouterr().err
@@ -93,18 +94,17 @@ def test_help_takes_no_value(line: str, capfd: pytest.CaptureFixture[str]) -> No
     )
 
 
-@pytest.mark.parametrize("verb", ["run", "resume", "fork"])
-def test_where_one_object_was_asked_for_it_is_there(verb: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """Also for words that cannot be read."""
-    assert llc(verb, "x", "--json", "--bogus") == 2
+@pytest.mark.parametrize("subcommand", ["run", "resume", "fork"])
+def test_a_usage_error_with_json_is_a_json_object(subcommand: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert llc(subcommand, "x", "--json", "--bogus") == 2
     error = json.loads(capfd.readouterr().out)["error"]
-    assert (error["kind"], error["message"]) == ("usage", f"`llc {verb}` has no option `--bogus`")
+    assert (error["kind"], error["message"]) == ("usage", f"`llc {subcommand}` has no option `--bogus`")
 
 
-def test_what_is_written_is_shown_in_bounds(
+def test_arguments_in_messages_are_sanitised(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without secrets, control characters and ends."""
+    """Without secrets and control characters, and truncated."""
     monkeypatch.setenv("MY_TOKEN", "correct-horse")
     assert llc("run", "x", "--jobs", "correct-horse" + "\x1b[2J" + "y" * 999) == 2
     shown = capfd.readouterr().err

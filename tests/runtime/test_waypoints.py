@@ -1,4 +1,4 @@
-"""Waypoints: a point of a run read from the nearest waypoint equals the one from the whole journal."""
+"""Waypoints: a point read from the nearest waypoint equals the point read from the complete journal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ states:
   done: {terminal: true}
 max_iterations: 150
 """
-BESIDE = """(define (both n) (begin (log-message "at" n) (sleep 0.001) (log-message "on" n) (sleep 0.001) n))
+CONCURRENT = """
+(define (both n) (begin (log-message "at" n) (sleep 0.001) (log-message "on" n) (sleep 0.001) n))
 (parallel-map both (range 0 80))
 """
 WORLD = """
@@ -40,23 +41,25 @@ WORLD = """
 
 
 @pytest.fixture(autouse=True)
-def _often(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _frequent_waypoints(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints and waypoints every few steps."""
     for name, value in {"SPACE": 2_000, "SHARE": 0, "WAYPOINT_SPACE": 6_000, "WAYPOINT_SHARE": 0}.items():
         monkeypatch.setattr(checkpoints, name, value)
     monkeypatch.setattr(files, "fdatasync", lambda fd: None)
     (project_dir / ".loops" / "many.yaml").write_text(LOOP)
-    (project_dir / "beside.sexp").write_text(BESIDE)
+    (project_dir / "concurrent.sexp").write_text(CONCURRENT)
     (project_dir / "world.yaml").write_text(WORLD)
 
 
 def recorded(name: str) -> find.RunFiles:
     script = "world.yaml" if name == "many" else None
-    launch_run.outcome(options.Values("beside.sexp" if script is None else name, quiet=True, script=script))
+    launch_run.outcome(
+        options.Values("concurrent.sexp" if script is None else name, quiet=True, script=script)
+    )
     return find.find_run(name)
 
 
-def whole_timeline(run: find.RunFiles) -> Timeline:
+def complete_timeline(run: find.RunFiles) -> Timeline:
     recording = run.recording()
     with bounded(recording.about):
         return Timeline(recording, run.load_image())
@@ -69,24 +72,24 @@ def shown(timeline: Timeline, seq: int) -> tuple[int, dict[str, Any]]:
         return timeline.count, timeline.at(number).to_json()
 
 
-@pytest.mark.parametrize("name", ["many", "beside"])
+@pytest.mark.parametrize("name", ["many", "concurrent"])
 def test_a_point_is_the_same_from_a_waypoint(name: str) -> None:
-    """Each point has the same number, notes, effect, result, slots and place; also of calls side by side."""
+    """Number, notes, effect, result, slots and place are the same, also for concurrent calls."""
     run = recorded(name)
-    whole = whole_timeline(run)
+    complete = complete_timeline(run)
     near = 0
-    some = sorted(whole.recording.asked_at)[::7]
+    some = sorted(complete.recording.asked_at)[::7]
     for seq in some:
         around = excerpt.timeline_around(run, seq)
         assert around is not None
         near += waypoint_before(RunFolder.at(ROOT, run.folder), seq) is not None
-        assert shown(around, seq) == shown(whole, seq)
+        assert shown(around, seq) == shown(complete, seq)
     assert near > len(some) // 4
 
 
 @pytest.mark.parametrize("seq", [3, 290])
-def test_only_what_is_near_is_read(monkeypatch: pytest.MonkeyPatch, seq: int) -> None:
-    """Of a long run, a point near its begin or its end takes a small part of the journal."""
+def test_only_nearby_events_are_read(monkeypatch: pytest.MonkeyPatch, seq: int) -> None:
+    """A point near the start or the end of a long run needs a small part of the journal."""
     recorded("many")
     read = 0
     at = EventFile.at
@@ -125,10 +128,10 @@ UNSOUND: list[dict[str, Any]] = [
 ]
 
 
-def test_a_waypoint_that_is_not_sound_is_passed_over() -> None:
-    """Then the point is that of the whole journal; lines that are torn or damaged cost only themselves."""
+def test_an_invalid_waypoint_is_ignored() -> None:
+    """The point is then read from the complete journal; a damaged line affects no other."""
     run = recorded("many")
-    expected = shown(whole_timeline(run), 250)
+    expected = shown(complete_timeline(run), 250)
     path = Path(run.folder, checkpoints.WAYPOINTS)
     lines = path.read_bytes().splitlines(keepends=True)
     for change in UNSOUND:
@@ -147,11 +150,11 @@ def _event(line: bytes) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name != "crc"}
 
 
-def test_a_journal_that_was_cut_has_no_waypoints_beyond() -> None:
-    """One that does not fit the journal is not used; one before the cut still is."""
+def test_waypoints_after_the_end_of_a_truncated_journal_are_ignored() -> None:
+    """Waypoints before the end are still used."""
     run = recorded("many")
-    expected = shown(whole_timeline(run), 20)[1]
+    expected = shown(complete_timeline(run), 20)[1]
     data = Path(run.journal).read_bytes()
     Path(run.journal).write_bytes(data[: data.index(b"\n", len(data) // 2) + 1])
     assert excerpt.timeline_around(run, 290) is None
-    assert shown(whole_timeline(run), 20)[1] == expected
+    assert shown(complete_timeline(run), 20)[1] == expected
