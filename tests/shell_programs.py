@@ -110,7 +110,7 @@ class Writer:
         self.values[name] = value = self.draw(VALUES)
         return f"${{captured.{name}.output}}", value
 
-    # --- words: template text and the argument it must become -----------------------------
+    # --- words: template text and the expected argument -----------------------------------
 
     def word(self, depth: int = 0) -> tuple[str, str]:
         parts = [self.segment(depth) for _ in range(self.draw(st.integers(1, 3)))]
@@ -176,7 +176,7 @@ class Writer:
             f"$({command} | cat)",
         )
 
-    # --- statements: template text, and the arguments and texts they print ----------------
+    # --- statements: template text and the expected output --------------------------------
 
     def statements(self, depth: int = 0) -> tuple[str, list[str]]:
         parts = [self.statement(depth) for _ in range(self.draw(st.integers(1, 3 if depth == 0 else 2)))]
@@ -271,7 +271,7 @@ def programs(draw: st.DrawFn, is_bash: bool) -> tuple[str, dict[str, str], list[
     return text, writer.values, printed
 
 
-# --- heaps of tokens --------------------------------------------------------------------------
+# --- random token sequences -------------------------------------------------------------------
 
 _TOKENS = (
     "'", '"', "`", "\\", "$", "$(", ")", "(", "${", "}", "${x:-", "$((", "))", "#", " #", "\n", "\n", ";",

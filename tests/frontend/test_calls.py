@@ -81,7 +81,7 @@ def call_arguments(text: str, folder: str | None = None, declare: Iterable[str] 
     return args["inputs"] if kind == "task" else args["args"]
 
 
-# --- what is given ------------------------------------------------------------------------------
+# --- arguments ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_positional_and_named_arguments_are_equivalent(data: st.DataObject) -> N
     assert list(actual.items()) == list(zip(NAMES, values, strict=True))
 
 
-# --- which of several is meant ------------------------------------------------------------------
+# --- name resolution ----------------------------------------------------------------------------
 
 
 def test_lexical_binding_shadows_a_tool(project: str) -> None:
@@ -249,7 +249,7 @@ def test_tool_name_aliases() -> None:
     assert (kind, args) == ("shell", {"command": "true"})
 
 
-# --- what is wrong ------------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------
 
 WRONG = """
 (math:ad (x 1))                         ; error: unknown-task

@@ -189,7 +189,7 @@ def test_undefined_argument_is_an_error_of_the_state(project: Path) -> None:
     )
 
 
-# --- mistakes ---------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------
 
 MISTAKES = [
     ("call: lib.sexp", "bad-call", "lib.sexp", "flows.sexp#summarise"),
@@ -278,7 +278,7 @@ def test_loop_and_flow_errors_are_reported_together(project: Path) -> None:
     assert sorted(finding.id for finding in diagnostics) == ["unknown-state", "wrong-arity"]
 
 
-# --- time -------------------------------------------------------------------------------------
+# --- timeouts ---------------------------------------------------------------------------------
 
 
 def late(project: Path, call: str, more: str = "", **changes: str) -> tuple[Any, World]:

@@ -140,7 +140,7 @@ def test_lowered_programs_round_trip_through_text(seed: int) -> None:
     assert parse_program(print_program(program), "<text>") == program
 
 
-# --- calls at once, their effects answered in any order -------------------------------------------
+# --- concurrent calls, answered in any order ------------------------------------------------------
 
 
 def random_order(seed: int) -> Callable[[list[int]], int]:

@@ -50,7 +50,7 @@ def assert_no_diagnostics(text: str) -> None:
     assert check_text(text) == []
 
 
-# --- targets and ways -------------------------------------------------------------------------
+# --- targets and paths ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_cycle_without_exit_is_a_warning() -> None:
     assert only_diagnostic(text) == ("warning", "never-ends", "b")
 
 
-# --- judging ----------------------------------------------------------------------------------
+# --- evaluators -------------------------------------------------------------------------------
 
 
 def test_routes_without_action_or_evaluator_are_an_error() -> None:
@@ -517,7 +517,7 @@ def test_invalid_context_value_is_reported_once(context: str, id: str) -> None:
     assert finding.span.line == 3
 
 
-# --- mistakes do not spread -------------------------------------------------------------------
+# --- consequential errors ---------------------------------------------------------------------
 
 
 def test_one_mistake_causes_no_further_errors() -> None:

@@ -49,7 +49,7 @@ def marks(text: str) -> list[str]:
     ]
 
 
-# --- what text means --------------------------------------------------------------------------
+# --- meaning of text --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_a_missing_bracket_is_always_found(text: str, choice: st.DataObject) -> 
         assert errors(text[: lost.start] + " " + text[lost.start + 1 :])
 
 
-# --- where a bracket is missing ---------------------------------------------------------------
+# --- missing brackets -------------------------------------------------------------------------
 
 MISSING = {
     "within the bindings of a let": (
@@ -307,7 +307,7 @@ def test_suspicious_indentation_is_a_warning() -> None:
     assert (warning.id, warning.span and warning.span.line) == ("misleading-indentation", 4)
 
 
-# --- other slips ------------------------------------------------------------------------------
+# --- other typos ------------------------------------------------------------------------------
 
 TYPOS = {
     ")": ["stray-bracket 1:1-1:2"],
@@ -407,7 +407,7 @@ def test_many_typos_are_reported_together() -> None:
     ]
 
 
-# --- what is made to hurt ---------------------------------------------------------------------
+# --- hostile input ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("opening", ["(", "[", "'", "#;", "(a ", "{", "#;("])

@@ -144,7 +144,7 @@ def test_model_options_apply_to_inner_loops(project: Path) -> None:
         compile_file("f.sexp", CompileOptions(llm_enabled=False))
 
 
-# --- which loop -------------------------------------------------------------------------------
+# --- loop lookup ------------------------------------------------------------------------------
 
 
 def test_path_is_relative_to_its_file(project: Path) -> None:
@@ -237,7 +237,7 @@ def test_folder_as_loop_is_an_error(project: Path) -> None:
     )
 
 
-# --- files that run each other ----------------------------------------------------------------
+# --- cycles of files --------------------------------------------------------------------------
 
 CALLER = "name: a\ninitial: s\nstates:\n  s: {call: ../lib.sexp#go, next: t}\n  t: {terminal: true}\n"
 

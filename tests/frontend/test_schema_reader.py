@@ -242,7 +242,7 @@ def test_output_json_compares_with_any_value() -> None:
     assert evaluate.operator == "eq"
 
 
-# --- words for the same -----------------------------------------------------------------------
+# --- shorthand --------------------------------------------------------------------------------
 
 
 def test_on_yes_and_on_no_mean_success_and_failure() -> None:

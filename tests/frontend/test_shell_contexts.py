@@ -46,7 +46,7 @@ def quotings(command: str) -> list[str]:
     return [variable.quoting for variable in template.variables]
 
 
-# --- against real shells ----------------------------------------------------------------------
+# --- real shells ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=shell_name)
@@ -264,7 +264,7 @@ def test_rule_7_holds_for_a_compiled_loop(shell: str, value: str) -> None:
     assert done.stderr == b""
 
 
-# --- which quoting ----------------------------------------------------------------------------
+# --- quoting ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def test_quotes_from_context_are_respected() -> None:
     assert [variable.quoting for variable in template.variables] == ["single", "double"]
 
 
-# --- what is refused --------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -581,7 +581,7 @@ def bash_version(shell: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-# --- bounds -----------------------------------------------------------------------------------
+# --- limits -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("opening", ["$(", '"$(', "( ", "${X:-", "((", "case x in (x) ", "[[ ( "])

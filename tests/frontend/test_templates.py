@@ -39,7 +39,7 @@ def problem_of(text: str, kind: str = "value", context: dict[str, Any] | None = 
     return problem
 
 
-# --- what is a variable -----------------------------------------------------------------------
+# --- variables --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -134,7 +134,7 @@ def test_every_quoting_has_its_primitive() -> None:
         assert variable.quoting == quoting, f"frontend/shell/contexts.py does not find `{quoting}`"
 
 
-# --- what is wrong ----------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -104,7 +104,7 @@ def test_alias_is_the_value_of_its_anchor() -> None:
     assert value("a: &x [1, {b: 2}]\nc: *x") == {"a": [1, {"b": 2}], "c": [1, {"b": 2}]}
 
 
-# --- places -----------------------------------------------------------------------------------
+# --- spans ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_offsets_and_spans_agree(text: str, one: int, other: int) -> None:
     )
 
 
-# --- what is refused --------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------
 
 
 def test_duplicate_key_is_reported_at_the_second_one() -> None:

@@ -146,7 +146,7 @@ def test_missing_spans_are_positions_in_the_text() -> None:
     assert str(state.exit.span) == "x.ir:5:5"
 
 
-# --- spellings --------------------------------------------------------------------------------
+# --- syntax -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_arbitrary_text_gives_diagnostics(text: str) -> None:
     assert problems(text)
 
 
-# --- size -------------------------------------------------------------------------------------
+# --- large programs ---------------------------------------------------------------------------
 
 
 def test_deep_expressions_are_printed_and_parsed() -> None:

@@ -170,7 +170,7 @@ class ClusterSimulation(Simulation):
     def _plan(self, random: Random) -> list[Fault]:
         return [Fault(fault.at * 2, fault.kind, fault.amount) for fault in super()._plan(random)]
 
-    # --- what people and supervisors do -----------------------------------------------------------
+    # --- clients and supervisors ------------------------------------------------------------------
 
     def _advance(self, run: RequestedRun) -> None:
         state = self._state(run)

@@ -195,7 +195,7 @@ class Scheduler:
         self.threads.clear()
         self.timers.clear()
 
-    # --- points ---------------------------------------------------------------------------------
+    # --- host calls -----------------------------------------------------------------------------
 
     @property
     def process(self) -> Process | None:
@@ -264,7 +264,7 @@ class Scheduler:
                 raise Killed
             handler(number, None)
 
-    # --- the loop -------------------------------------------------------------------------------
+    # --- scheduling -----------------------------------------------------------------------------
 
     def run(self, is_over: Callable[[], bool]) -> None:
         """Run the threads until `is_over()`. Raises Stuck."""

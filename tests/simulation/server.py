@@ -189,7 +189,7 @@ class Server:
             self._shown = now
             self.admin.execute("update sim.clock set at = to_timestamp(%s)", [EPOCH + now])
 
-    # --- what processes do ----------------------------------------------------------------------
+    # --- connections of processes ---------------------------------------------------------------
 
     def connect(self, url: str, **options: Any) -> SimulatedConnection:
         """Like `psycopg.connect`, for the current process."""

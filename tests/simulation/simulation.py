@@ -220,7 +220,7 @@ class Simulation:
             change.apply()
         disk.changes.clear()
 
-    # --- the whole history ------------------------------------------------------------------------
+    # --- history ----------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Run the history. Raises Violation."""

@@ -97,7 +97,7 @@ class Model:
         run = Run(performed=(0,) * effects)
         self.first = State((Worker(),) * workers, (run,) * runs)
 
-    # --- what a statement of the database sees --------------------------------------------------
+    # --- results of database statements ---------------------------------------------------------
 
     def is_dead(self, state: State, index: int) -> bool:
         """As `owner.is_dead`: buried, its lock is free since the last start of the server, or its heartbeat

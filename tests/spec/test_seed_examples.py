@@ -231,7 +231,7 @@ def test_the_data_of_the_director_loop(text: str, expected: Any) -> None:
     assert value(text) == expected
 
 
-# --- with the real world ------------------------------------------------------------------------
+# --- real shell ---------------------------------------------------------------------------------
 
 
 def test_the_iterative_loop_with_a_real_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

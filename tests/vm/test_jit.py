@@ -91,7 +91,7 @@ def test_the_interpreter_continues_where_translation_fails(
         assert_tiers_agree(image_of_core(node), quantum, [], turns, True)
 
 
-# --- what generated programs do not reach --------------------------------------------------------
+# --- cases that generated programs do not reach --------------------------------------------------
 
 
 def run(text: str, tier: str) -> tuple[Any, int]:

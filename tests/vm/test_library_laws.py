@@ -239,7 +239,7 @@ def first_of(match: Value) -> str:
     return str(match if isinstance(match, str) else to_tuple(match)[0])
 
 
-# --- bounds -----------------------------------------------------------------------------------
+# --- limits -----------------------------------------------------------------------------------
 
 
 def fault_kind(name: str, *operands: Value) -> str:

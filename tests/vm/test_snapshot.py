@@ -21,7 +21,7 @@ from llc.vm.machine.machine import Done, Effect, Fault, OutOfFuel
 from llc.vm.machine.snapshot import FORMAT, SnapshotError
 from llc.vm.tiered import Machine
 
-# --- running them -----------------------------------------------------------------------------
+# --- runs -------------------------------------------------------------------------------------
 
 TICKS = 60
 
@@ -89,7 +89,7 @@ def test_restoring_at_every_stop_changes_nothing(program: Program, quantum: int)
     assert interrupted_trace(image, quantum) == uninterrupted_trace(image)
 
 
-# --- what is in one ---------------------------------------------------------------------------
+# --- content ----------------------------------------------------------------------------------
 
 TEXT = """
 function main() locals(b, f, r, unset)
@@ -191,7 +191,7 @@ def test_deep_programs_are_stored_without_recursion(image_of: Callable[[str], Im
     assert outcome.value == 20_000
 
 
-# --- what is refused --------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------
 
 
 def test_snapshot_of_another_program_is_an_error(stopped: Machine, image_of: Callable[[str], Image]) -> None:

@@ -56,7 +56,7 @@ def value(outcome: Any) -> Any:
     return outcome.value
 
 
-# --- asking and answering ---------------------------------------------------------------------
+# --- effects and answers ----------------------------------------------------------------------
 
 
 def test_strands_run_concurrently(machine_of: MachineOf) -> None:
@@ -352,7 +352,7 @@ def test_a_long_backtrace_keeps_both_ends(machine_of: MachineOf) -> None:
     assert fault.omitted == 21 + 31 - 16
 
 
-# --- bounds -----------------------------------------------------------------------------------
+# --- limits -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -472,7 +472,7 @@ def test_fuel_is_shared_by_all_strands(machine_of: MachineOf) -> None:
     assert machine.ticks == uninterrupted.ticks
 
 
-# --- displays ---------------------------------------------------------------------------------
+# --- inspection -------------------------------------------------------------------------------
 
 
 def test_frames_are_those_of_the_latest_effect(machine_of: MachineOf) -> None:
@@ -522,7 +522,7 @@ def test_notes_of_all_strands_are_in_order(machine_of: MachineOf) -> None:
     assert [fields["cycle"] for _, fields in machine.take_notes()] == [1, 2, 20, 10]
 
 
-# --- what is refused --------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------
 
 BROKEN = """
 function main() locals(x)
