@@ -40,7 +40,7 @@ are edited in this file; `pytest --update tests/spec/test_diagnostics_spec.py` k
 
 def meanings() -> dict[str, str]:
     """The ids, each with the comment that follows it in the source."""
-    rows = (ROOT / "ir" / "diagnostic_ids.py").read_text("utf-8")
+    rows = (ROOT / "ir" / "diagnostics.py").read_text("utf-8")
     return dict(re.findall(r'(?m)^    "([a-z0-9-]+)",  # (.+)$', rows))
 
 
