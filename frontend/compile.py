@@ -6,6 +6,8 @@ findings are reported together, in one `CompileError`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..ir.compile_options import DEFAULT_OPTIONS, IR_SUFFIX, CompileOptions
 from ..ir.diagnostics import CompileError, Diagnostic
 from ..ir.nodes import Program
@@ -19,7 +21,6 @@ from .lower.proof import proof_findings
 from .source.files import is_flow_path, read_source, text_source
 
 # A loop that calls no functions is compiled without the S-expression language.
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .core.nodes import Lambda
 

@@ -6,12 +6,10 @@ one chain. The input must have no unresolved names; validity is decided by `veri
 
 from __future__ import annotations
 
-from . import nodes
-from .python_internals import assert_never
+from collections.abc import Iterable, Iterator, Sequence
+from typing import assert_never
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+from . import nodes
 
 
 def exit_targets(exit: nodes.Exit) -> tuple[str, ...]:
@@ -29,7 +27,7 @@ def exit_targets(exit: nodes.Exit) -> tuple[str, ...]:
         case nodes.TailCall() | nodes.Return() | nodes.Fail():
             return ()
         case _:
-            return assert_never(exit)
+            assert_never(exit)
 
 
 def successors(state: nodes.State) -> tuple[str, ...]:

@@ -6,15 +6,14 @@ is checked here: that is the verifier's task.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
 from . import nodes
 from .analysis import expressions
 from .nodes import Set as SetSlot
 from .spans import Span
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
 
 _EXPRESSIONS = frozenset({nodes.Const, nodes.Slot, nodes.Prim, nodes.Closure})
 
@@ -50,16 +49,10 @@ def record(fields: dict[str, Any]) -> nodes.Prim:
     return nodes.Prim("map", tuple(operands))
 
 
-_KEYS: dict[str, nodes.Const] = {}
-
-
+@lru_cache(maxsize=256)
 def _key(name: str) -> nodes.Const:
     """A shared constant for a key of records; there are few keys, and they are used everywhere."""
-    if name not in _KEYS:
-        if len(_KEYS) > 255:
-            _KEYS.clear()
-        _KEYS[name] = nodes.Const(name)
-    return _KEYS[name]
+    return nodes.Const(name)
 
 
 def store(slot: str, value: Any, span: Span | None = None) -> SetSlot:

@@ -11,15 +11,13 @@ transitively. There are no others: the values that are passed to a loop are plai
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+
 from . import nodes
 from .analysis import expressions, graph, reachable
 from .diagnostics import Diagnostic, DiagnosticId, clean
 from .effects import EFFECTS, SPENDERS
 from .shapes import deadline_of, field_of, is_slot, writers
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 # The deadline of a function's effects, as active time of the run: a capture; in a loop with its own time
 # limit, the slot in which it computes its deadline. OUTER is the capture for the enclosing loop.

@@ -9,8 +9,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, ClassVar, Self, TypeVar
-    from typing import dataclass_transform as dataclass_transform
+    from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
     T = TypeVar("T")
 else:

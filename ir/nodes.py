@@ -9,13 +9,11 @@ Must not contain: anything that knows YAML, S-expressions, opcodes or the world.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from .records import field, frozen
 from .spans import Source, Span
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
 
 
 def typed_key(value: Any) -> Any:

@@ -28,13 +28,12 @@ class DeferredModule:
 
 if TYPE_CHECKING:
     import re
-    from collections import defaultdict, deque
-    from collections.abc import Mapping
-    from functools import cached_property, partial
+    from collections import deque
+    from functools import partial
     from hashlib import blake2b, sha256
-    from operator import attrgetter, length_hint
+    from operator import length_hint
     from types import TracebackType
-    from typing import Any, assert_never
+    from typing import Any
 else:
     try:
         from _blake2 import blake2b
@@ -48,47 +47,20 @@ else:
         except ImportError:
             from hashlib import sha256
     try:
-        from _collections import defaultdict, deque
-        from _collections_abc import Mapping
+        from _collections import deque
         from _functools import partial
-        from _operator import attrgetter, length_hint
+        from _operator import length_hint
     except ImportError:
-        from collections import defaultdict, deque
-        from collections.abc import Mapping
+        from collections import deque
         from functools import partial
-        from operator import attrgetter, length_hint
-
-    class cached_property:
-        """As `functools.cached_property`."""
-
-        def __init__(self, function):
-            self._function = function
-            self.__doc__ = function.__doc__
-
-        def __set_name__(self, owner, name):
-            self._name = name
-
-        def __get__(self, record, owner=None):
-            if record is None:
-                return self
-            value = record.__dict__[self._name] = self._function(record)
-            return value
-
-    def assert_never(value):
-        """As `typing.assert_never`."""
-        raise AssertionError(f"unexpected value: {value!r:.100}")
+        from operator import length_hint
 
     re = DeferredModule("re")
 
 __all__ = [
     "CollectorRests",
     "DeferredModule",
-    "Mapping",
-    "assert_never",
-    "attrgetter",
     "blake2b",
-    "cached_property",
-    "defaultdict",
     "deque",
     "import_module",
     "late_pattern",

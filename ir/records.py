@@ -12,9 +12,8 @@ give the same results as those of attrs.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from reprlib import recursive_repr
-
-from .python_internals import attrgetter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,9 +5,10 @@ Predicates on single expressions and instructions; `limit_proof` draws the concl
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from .analysis import may_fault, slots_read
 from .nodes import Branch, Call, Const, Expr, Function, Instruction, Parallel, Perform, Prim, Set, Slot, State
-from .python_internals import defaultdict
 
 ITERATION, LAP, STEPS = "iteration", "lap", "steps"
 

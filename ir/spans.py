@@ -5,17 +5,14 @@ Owns positions only; how a span is shown belongs to `diagnostics`.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from itertools import accumulate
+from typing import Literal
 
 from .records import field, frozen
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Literal, TypeAlias
-
 # Which spans the parts of a parsed text get: see `text.parse_program`.
-Places: TypeAlias = "Literal['written', 'added', 'own']"
+Places = Literal["written", "added", "own"]
 
 
 @frozen
@@ -50,8 +47,7 @@ class Lines:
 
     def __init__(self, source: Source) -> None:
         self.path = source.path
-        lengths = [len(line) + 1 for line in (source.text or "").split("\n")]
-        self.starts = [0, *accumulate(lengths[:-1])]
+        self.starts = [0, *(match.end() for match in re.finditer("\n", source.text or ""))]
 
     def span(self, start: int, end: int) -> Span:
         """The span of the characters from offset `start` to `end`, exclusive."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ...ir.effects import PERMISSIONS
 from ..source.schema import BOOLEAN, COUNT, DURATION, TEXT, Spec, Type, choice, fields_of, optional
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import ClassVar
 
 
 class LlmSettings(Spec):

@@ -6,6 +6,8 @@ diagnostics are reported together; an error rejects the loop, a warning does not
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...ir.diagnostics import Diagnostic, DiagnosticId, clean, nearest, suggest
 from ...ir.effects import CANNOT_JUDGE
 from ...ir.python_internals import late_pattern
@@ -22,10 +24,6 @@ from .hook_schema import FAIL, REPORTING, hooks_in
 from .key_checks import check_keys, unused_key
 from .schema import CURRENT, DEFAULT_MODEL_TEXT, QUOTA_WORDS, Loop, StateSpec, belongs_to_loop
 from .variable_checks import MAX_COMPARISONS, check_variables, fixed_text, read_texts
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Keys of other tools with the route that they mean, and common names of terminal states.
 _FOREIGN_ROUTES = {

@@ -7,12 +7,14 @@ not contain: keys of states, except those that compose.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
 from posixpath import basename, commonpath, dirname, join, normpath
+from typing import Any, NamedTuple
 
 from ...ir.compile_options import LOOP_SUFFIXES
 from ...ir.diagnostics import CompileError, Diagnostic, DiagnosticId, nearest, suggest
-from ...ir.python_internals import late_pattern, re
-from ...ir.records import evolve, frozen
+from ...ir.python_internals import late_pattern
 from ..source.document import Document, Mapping, Node, Refused, Scalar, Sequence
 from ..source.files import is_file, list_folder, read_source, real_path
 from ..source.schema_reader import BAD, SchemaReader
@@ -20,11 +22,6 @@ from ..source.yaml_tree import MAX_NODES, read_document
 from ..template.nodes import text_of
 from .dialect_schema import PARAMETERS, Parameter
 from .schema import COMPOSITION_KEYS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Any
 
 # Limit of files that compose one loop.
 MAX_FILES = 100
@@ -71,8 +68,7 @@ def is_library(root: Mapping) -> bool:
     }
 
 
-@frozen
-class MissingFile:
+class MissingFile(NamedTuple):
     """The parts of a diagnostic for a file that cannot be read."""
 
     id: DiagnosticId
@@ -395,7 +391,7 @@ class _Composition:
         """Read the declared parameters of a fragment; an invalid one is reported and left out."""
         if node is None:
             return {}
-        found = SchemaReader(self.document).value(evolve(PARAMETERS, partial=True), node, "parameters", {})
+        found = SchemaReader(self.document).value(PARAMETERS._replace(partial=True), node, "parameters", {})
         return {} if found is BAD else found
 
     def bind(

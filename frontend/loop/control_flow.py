@@ -6,16 +6,13 @@ own, "any state", so that the number of edges stays linear. An unknown target is
 
 from __future__ import annotations
 
-from ...ir.python_internals import deque
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
 from .schema import CURRENT, Loop, StateSpec
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import TypeAlias
-
 # The state that a target names; None if it is known only at run time.
-Resolve: TypeAlias = "Callable[[str], str | None]"
+Resolve = Callable[[str], str | None]
 
 
 class Graph:

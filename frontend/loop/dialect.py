@@ -6,6 +6,9 @@ rewrites the keys that have another meaning there (`spec/dialect.md`). Must not 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from ...ir.diagnostics import Diagnostic
 from ...ir.python_internals import late_pattern, sha256
 from ..source.document import Document
@@ -15,11 +18,6 @@ from .agent_schema import Budget
 from .dialect_schema import LITTLE_LOOPS, LOOP_KEYS, STATE_KEYS, Learning
 from .evaluator_schema import Convergence, ExitCode, OutputJson
 from .schema import GuardSettings, Loop, StallSettings, StateSpec
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
 
 # Names of terminals that little-loops counts as failures.
 FAILURE_NAMES = frozenset({"failed", "error", "aborted", "finalize_aborted"})

@@ -7,6 +7,8 @@ that has no effect. `spec/dialect.md` is printed from them. Must not contain: ll
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 from ...ir.compile_options import DIALECTS
 from ..source.schema import (
     BOOLEAN,
@@ -28,10 +30,6 @@ from ..source.schema import (
 )
 from ..template.nodes import text_of
 from .agent_schema import AGENT_OPTIONS, AgentOptions
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, ClassVar
 
 _, LITTLE_LOOPS = DIALECTS
 # Keys at the top level that suppress warnings of little-loops' own checks.

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from typing import Any
+
 from ...ir.diagnostics import Diagnostic
-from ...ir.python_internals import re
 from ...ir.regex import compiled
 from .evaluator_schema import ExitCode, LlmStructured, OutputContains, OutputJson, schema_for
 from .schema import Loop, StateSpec
 from .variable_checks import Text, fixed_text
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from typing import Any
 
 
 def check_evaluator(loop: Loop, state: StateSpec) -> Iterator[Diagnostic]:
@@ -42,7 +41,6 @@ def check_evaluator(loop: Loop, state: StateSpec) -> Iterator[Diagnostic]:
 
 def check_expressions(loop: Loop, texts: list[Text]) -> Iterator[Diagnostic]:
     """Report jq and regular expressions that do not compile, if they are known at compile time."""
-    known: dict[tuple[str, str], str | None] = {}
     parsed = {(text.state.name, text.field): text for text in texts if text.state is not None}
     for state in loop.states.values():
         evaluator = state.evaluate
@@ -56,9 +54,7 @@ def check_expressions(loop: Loop, texts: list[Text]) -> Iterator[Diagnostic]:
         fixed = written if text is None else fixed_text(text.template)
         if fixed is None or (text is not None and text.template.problems):
             continue
-        if (key, fixed) not in known:
-            known[key, fixed] = _jq_problem(fixed) if key == "path" else _regex_problem(fixed)
-        problem = known[key, fixed]
+        problem = _jq_problem(fixed) if key == "path" else _regex_problem(fixed)
         place = evaluator.span_of(key)
         if problem is not None and key == "path":
             yield Diagnostic("invalid-jq", f"not a jq expression: {problem}", place)
@@ -67,6 +63,7 @@ def check_expressions(loop: Loop, texts: list[Text]) -> Iterator[Diagnostic]:
             yield Diagnostic("invalid-regex", f"not a regular expression: {problem}", place, "", help)
 
 
+@lru_cache(1024)
 def _jq_problem(text: str) -> str | None:
     import jq  # type: ignore[import-not-found, unused-ignore]
 
@@ -78,6 +75,7 @@ def _jq_problem(text: str) -> str | None:
     return None
 
 
+@lru_cache(1024)
 def _regex_problem(text: str) -> str | None:
     try:
         compiled(text)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any, ClassVar, get_args
+
 from ...ir.effects import CANNOT_JUDGE
 from ..source.schema import (
     BOOLEAN,
@@ -17,11 +20,6 @@ from ..source.schema import (
     optional,
     required,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from typing import Any, ClassVar
 
 
 class Evaluator(Spec):
@@ -276,4 +274,4 @@ NamedEvaluator = (
 )
 AnyEvaluator = NamedEvaluator | Answer
 
-EVALUATORS: dict[str, type[Evaluator]] = {cls.type: cls for cls in NamedEvaluator.__args__}
+EVALUATORS: dict[str, type[Evaluator]] = {cls.type: cls for cls in get_args(NamedEvaluator)}

@@ -6,9 +6,7 @@ A suggestion by similarity would be wrong for them (`failure` is not `on_failure
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection
+from collections.abc import Collection
 
 _NO_EQUIVALENT = "llc has no such key; remove it"
 

@@ -5,11 +5,9 @@ Must not contain: lowering of hooks (`lower.hooks`).
 
 from __future__ import annotations
 
-from ..source.schema import DURATION, TEMPLATE, Spec, Type, block, choice, optional, required
+from typing import ClassVar
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import ClassVar
+from ..source.schema import DURATION, TEMPLATE, Spec, Type, block, choice, optional, required
 
 FAIL, IGNORE = "fail", "ignore"
 DEFAULT_TIMEOUT = 60.0

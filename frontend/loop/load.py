@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, cast
+
 from ...ir.compile_options import CompileOptions
 from ...ir.diagnostics import Diagnostic, suggest
 from ...ir.spans import Source
@@ -12,13 +15,8 @@ from .project_checks import check_project
 from .reader import read_loop
 from .schema import Loop, LoopSettings
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import Any, TypeAlias
-
 # Applies changes of the caller to a loop; returns the loop and diagnostics.
-Change: TypeAlias = "Callable[[Loop], tuple[Loop, list[Diagnostic]]]"
+Change = Callable[[Loop], tuple[Loop, list[Diagnostic]]]
 
 
 def load(
@@ -47,8 +45,7 @@ def loop_of(spec: LoopSettings, document: Document) -> tuple[Loop | None, Docume
     # Deferred: a loop of states, the common case, does not need the other paradigms.
     from .natural import as_states
 
-    other: Any = spec
-    return as_states(other, document)
+    return as_states(cast("Any", spec), document)
 
 
 def with_llm_options(loop: Loop, options: CompileOptions) -> Loop:

@@ -5,14 +5,12 @@ Skipped for a loop that is compiled without a project.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...ir.compile_options import Project
 from ...ir.diagnostics import Diagnostic, suggest
 from .agent_schema import AGENT_OPTIONS
 from .schema import Loop, StateSpec, model_name
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def check_project(loop: Loop, project: Project | None, default_model: str) -> Iterator[Diagnostic]:

@@ -8,8 +8,11 @@ that need more than one key (`checks`).
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING, Any, cast
+
 from ...ir.diagnostics import Diagnostic, labelled, nearest, suggest
-from ...ir.python_internals import late_pattern, re
+from ...ir.python_internals import late_pattern
 from ...ir.spans import Source, Span
 from ..source.document import Document, Mapping, Node, Refused, Scalar
 from ..source.schema import JSON, Field, Spec, Type, fields_of
@@ -22,10 +25,7 @@ from .evaluator_schema import EVALUATORS, Evaluator
 from .foreign_keys import explain_action_type, explain_evaluator, explain_foreign_key, explain_key
 from .schema import ACTION_TYPES, COMPOSITION_KEYS, Loop, LoopSettings, StateSpec, belongs_to_loop
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from .paradigms import Constraint, InvariantsSpec, LoopSpec
 
 _SYNONYMS = {"on_yes": "on_success", "on_no": "on_failure"}
@@ -58,8 +58,7 @@ def read_loop(
     """
     document = read_document(source)
     spec = read_tree(document, dialect)
-    has_error = any(found.is_error for found in document.diagnostics)
-    if has_error and (hidden := _INVISIBLE.search(document.text)):
+    if (hidden := _INVISIBLE.search(document.text)) and any(found.is_error for found in document.diagnostics):
         # All other errors follow from this one.
         code = f"U+{ord(hidden[1]):04X}"
         message = f"the invisible character {code} is not a YAML space"
@@ -108,13 +107,10 @@ class _Reader(SchemaReader):
         fixed: dict[str, Any] = {"paradigm": paradigm} if cls is Loop else {}
         if given is None and self.dialect is not None:
             fixed["dialect"] = self.dialect
-        spec: Any = self.block(
-            cls, root, start, f"a loop of paradigm `{paradigm}`", ignored="paradigm", **fixed
-        )
+        spec = self.block(cls, root, start, f"a loop of paradigm `{paradigm}`", ignored="paradigm", **fixed)
         if spec is not None and cls is not Loop and paradigm == "invariants":
-            spec = self.drop_duplicates(spec)
-        found: LoopSpec | None = spec
-        return found
+            spec = self.drop_duplicates(cast("InvariantsSpec", spec))
+        return cast("LoopSpec | None", spec)
 
     def report_dedented(self, root: Mapping) -> bool:
         """Report states, or keys of a state, that are not indented below their parent."""

@@ -6,9 +6,13 @@ states need not load them. Must not contain: YAML, templates, checks across fiel
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, ClassVar
+
 from ...ir.compile_options import DIALECTS
 from ...ir.effects import CONTINUE, ON_UNKNOWN, STALL_ROUNDS
-from ...ir.python_internals import cached_property, late_pattern
+from ...ir.python_internals import late_pattern
 from ..source.schema import (
     ARGUMENTS,
     BOOLEAN,
@@ -41,11 +45,6 @@ from .evaluator_schema import (
     NamedEvaluator,
 )
 from .hook_schema import HookSpec, LoopHooks, StateHooks, hooks_in
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any, ClassVar
 
 DEFAULT_MODEL_TEXT = "${DEFAULT_LLM_MODEL}"
 CURRENT = "$current"

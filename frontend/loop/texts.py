@@ -7,6 +7,9 @@ template (`template`), checks, expressions.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 from ...ir.spans import Span
 from ..source.schema import fields_of
 from ..template.nodes import Template
@@ -15,15 +18,10 @@ from .evaluator_schema import Evaluator
 from .hook_schema import hooks_in
 from .schema import Loop, StateSpec
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, TypeAlias
-
 # Keys of arguments.
 _KEYS = ("args", "params", "with")
 # The span of a part of a text, given the span of the text, the text, and two offsets (`Document.within`).
-Within: TypeAlias = "Callable[[Span | None, str, int, int], Span | None]"
+Within = Callable[[Span | None, str, int, int], Span | None]
 
 
 def template_of(loop: Loop, state: str | None, kind: str, text: str) -> Template:

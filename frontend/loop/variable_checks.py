@@ -6,8 +6,12 @@ not be set on some path, and values that are inserted unquoted on purpose.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from typing import Any
+
 from ...ir.diagnostics import Diagnostic, suggest
-from ...ir.python_internals import late_pattern, re
+from ...ir.python_internals import late_pattern
 from ...ir.records import frozen
 from ...ir.spans import Span
 from ..source.document import Document
@@ -19,11 +23,6 @@ from .evaluator_schema import EVALUATORS
 from .hook_schema import hooks_in
 from .schema import Loop, StateSpec
 from .texts import argument_key, argument_texts, template_of, texts_of_evaluator, texts_of_loop
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
 
 DETAILS = sorted(
     {name for cls in EVALUATORS.values() for name in cls.details} | {"message", "error", "reason"}

@@ -5,6 +5,8 @@ Must not contain: function calls (`calls`), evaluation of results (`evaluators`)
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...ir.builder import prim, record, store
 from ...ir.nodes import Branch, Const, Expr, Goto, Note, Slot
 from ..loop.agent_schema import AGENT_OPTIONS
@@ -14,10 +16,6 @@ from .budgets import check_budget, remaining_usd, spend
 from .chain import Chain
 from .loop_context import ASKED, CHECKED, LoopContext
 from .templates import Needs
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _EFFECTS = {"shell": "shell", "slash": "agent", "ask": "ask"}
 # The text that an agent hands over when its context is full.

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from ...ir.builder import prim, store
 from ...ir.call_limits import References
 from ...ir.diagnostics import Diagnostic
@@ -13,10 +15,6 @@ from ...ir.nodes import Expr, Slot
 from ..loop.schema import Loop, StateSpec
 from .chain import Chain
 from .loop_context import LoopContext
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 
 def _bounds(context: LoopContext, state: StateSpec) -> Iterator[tuple[str, str, float]]:

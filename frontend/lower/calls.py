@@ -11,6 +11,8 @@ From `check/acted` on, the result is in `last`, as for any action. See `spec/low
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...ir.builder import expr, freeze, prim, record, store
 from ...ir.nodes import Branch, Call, Const, Expr, Goto, Handler, Prim, Slot, Switch
 from ..loop.dialect import HASH_LENGTH, INPUT_HASH
@@ -20,10 +22,6 @@ from .chain import Chain
 from .deadlines import KIND
 from .loop_context import Callee, LateCallee, LoopContext
 from .templates import Needs
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _INPUT, _INPUT_HASH = "with.input", f"with.{INPUT_HASH}"
 BEGAN = prim("get", Slot("began"), "elapsed_ms")

@@ -5,17 +5,15 @@ Must not contain: the meaning of the states.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ...ir.analysis import components
 from ...ir.builder import FunctionBuilder, record
 from ...ir.nodes import Branch, Exit, Expr, Handler, Instruction, Perform
 from ...ir.records import define, field
 from ...ir.spans import Span
 from ..loop.schema import CURRENT, Loop, StateSpec
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 
 @define

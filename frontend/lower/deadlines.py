@@ -11,16 +11,14 @@ A loop with a time limit computes its own `/deadline` and keeps the outer one in
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 from ...ir import nodes as ir
 from ...ir.builder import expr, prim, store
 from ...ir.call_limits import DEADLINE, NEVER, OUTER, References, closures_of
 from ...ir.effects import EFFECTS
 from ...ir.records import evolve, frozen
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any, TypeAlias
 
 # The fault with which a function ends at its deadline.
 KIND = "deadline"
@@ -219,7 +217,7 @@ def _sooner(slot: str, until: ir.Expr) -> ir.Expr:
 
 # --- expressions ------------------------------------------------------------------------------
 
-Change: TypeAlias = "Callable[[ir.Expr], ir.Expr]"
+Change = Callable[[ir.Expr], ir.Expr]
 
 
 def _with_deadline(value: ir.Expr, timed: set[str], until: ir.Expr) -> ir.Expr:

@@ -6,10 +6,12 @@ performs a jq effect and `llm_structured` a model effect, and a primitive evalua
 
 from __future__ import annotations
 
+import shlex
+from typing import Any, assert_never
+
 from ...ir.builder import expr, freeze, prim, record, store
 from ...ir.effects import CANNOT_JUDGE
 from ...ir.nodes import Const, Expr, Slot
-from ...ir.python_internals import assert_never
 from ..loop.evaluator_schema import (
     DEFAULT_PROMPT,
     EVIDENCE_PROMPT,
@@ -35,10 +37,6 @@ from .calls import loop_result
 from .chain import Chain
 from .loop_context import ASKED, CHECKED, LoopContext
 from .templates import Needs
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 # Prints a digest of the commit, the changes since the commit, and the new files.
 FINGERPRINT = (
@@ -211,8 +209,6 @@ class Evaluation:
     def work_tree(self, evaluator: DiffStall) -> Expr:
         """`failure` if the same state of the work tree occurs repeatedly."""
         self.prepared()
-        import shlex  # start-up time: only this evaluator quotes
-
         paths = " ".join(shlex.quote(path) for path in evaluator.scope or (".",))
         tree = self.command(expr(FINGERPRINT.format(paths=paths)))
         seen, stalled = Slot(f"tree.{self.state.name}"), Slot(f"stalled.{self.state.name}")

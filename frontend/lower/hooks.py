@@ -6,6 +6,8 @@ Must not contain: the start and end of states and loops (`loop`).
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...ir.builder import prim, record, store
 from ...ir.nodes import Branch, Fail, Goto, Handler, Note, Slot
 from ...ir.records import evolve
@@ -15,10 +17,6 @@ from . import templates
 from .chain import Chain
 from .loop_context import LoopContext
 from .templates import Needs, Place
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 # The result of the last hook, and the message of its failure.
 HOOKED = Slot("hooked")

@@ -15,6 +15,8 @@ without errors (`check`); this module knows nothing of YAML.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...ir import nodes as ir
 from ...ir.builder import expr, prim, record, store
 from ...ir.compile_options import RUN_FOLDER, RUN_FOLDERS
@@ -27,10 +29,6 @@ from . import actions, hooks, templates
 from .chain import Chain
 from .evaluators import Evaluation
 from .loop_context import CHECKED, DEADLINE, VERDICT, LoopContext
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 # Shared nodes that occur in every state.
 ITERATION, LAP, STEPS = ir.Slot("iteration"), ir.Slot("lap"), ir.Slot("steps")

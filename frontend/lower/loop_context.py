@@ -7,6 +7,9 @@ author's state (`loop`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ...ir import call_limits
 from ...ir.builder import FunctionBuilder, prim, record, store
 from ...ir.nodes import Closure, Exit, Expr, Fail, Goto, Handler, Instruction, Limits, Note, Slot
@@ -19,11 +22,6 @@ from ..template.template import parse
 from . import templates
 from .chain import Chain, states_on_cycles
 from .templates import Needs, Place
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
 
 VERDICT = prim("get", Slot("result"), "verdict")
 DETAILS = prim("get", Slot("result"), "details")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...ir.diagnostics import Diagnostic, labelled
 from ...ir.nodes import Program
 from ...ir.python_internals import late_pattern
 from .success_proof import ALL, NOTHING, OUTPUT, Unproven, unproven_successes
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # A last command that always succeeds, and commands that say nothing about the project.
 _ALWAYS = late_pattern(

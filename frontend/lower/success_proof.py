@@ -8,19 +8,16 @@ Must not contain: the meaning of commands (`Tells` is a parameter), YAML.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+
 from ...ir import nodes
 from ...ir.analysis import exit_targets, functions_named, slots_read
 from ...ir.call_limits import References
 from ...ir.records import frozen
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import TypeAlias
-
 # How much the result of a command says: nothing, its output, or its output and exit code.
 NOTHING, OUTPUT, ALL = range(3)
-Tells: TypeAlias = "Callable[[str], int]"
+Tells = Callable[[str], int]
 # Verdicts of a passed check.
 GOOD = frozenset({"success", "target", "yes"})
 # Effects whose work is unproven, and effects whose result a deterministic evaluator can judge.

@@ -6,15 +6,13 @@ Must not contain: the parser of templates (`template`). `spec/interpolation.md` 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...ir.builder import expr, freeze, prim
 from ...ir.nodes import Expr, Slot
 from ...ir.records import define, evolve, field, frozen
 from ...ir.spans import Span
 from ..template.nodes import QUOTING_PRIMITIVES, Constant, Literal, Template, Variable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # Like `$(…)` in a shell, these fields drop the final newline of an output.
 PRINTED = ("output", "stderr")

@@ -6,15 +6,12 @@ Must not contain: YAML's syntax (`yaml_tree`), or the meaning of keys.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
+from collections.abc import Mapping as Map
+from typing import Any
 
 from ...ir.diagnostics import Diagnostic, DiagnosticId
-from ...ir.python_internals import Mapping as Map
 from ...ir.spans import Lines, Source, Span
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
 
 # Limit of diagnostics for one document; a hostile file could produce millions.
 MAX_DIAGNOSTICS = 1000

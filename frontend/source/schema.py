@@ -15,22 +15,17 @@ lists such as `steps[0]`. The name of a block that is an entry of a map has the 
 
 from __future__ import annotations
 
-from ...ir.light_records import dataclass_transform
-from ...ir.records import frozen
-from ...ir.spans import Span
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any, ClassVar, Self
+from ...ir.spans import Span
 
 # 30 years. A longer wait is a typing error, and would overflow the clocks of the operating system.
 MAX_SECONDS = 1e9
 MAX_NAME = 200
 
 
-@frozen
-class Type:
+class Type(NamedTuple):
     """Type of the values of a field.
 
     kind:
@@ -104,8 +99,7 @@ def block(cls: type[Any]) -> Type:
     return Type("spec", specs=(cls,))
 
 
-@frozen(eq=False)
-class Field:
+class Field(NamedTuple):
     """A field of a block.
 
     type: None if the field is not a key of the file.

@@ -8,17 +8,15 @@ examine the rest. Must not contain: checks that need more than one key, or the k
 from __future__ import annotations
 
 import math
+import re
+from typing import Any
 
 from ...ir.diagnostics import Diagnostic, DiagnosticId, labelled, nearest, suggest
-from ...ir.python_internals import late_pattern, re
+from ...ir.python_internals import late_pattern
 from ...ir.scalars import read_scalar
 from ...ir.spans import Span
 from .document import Document, Mapping, Node, NodeSpans, Scalar, Sequence
 from .schema import MAX_SECONDS, Field, Spec, Type, fields_of, required_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 class Bad:
@@ -374,7 +372,7 @@ class SchemaReader:
             return self.error("empty-text", f"`{path}` is empty", self.document.span(node), "no content")
         if type.pattern and re.fullmatch(type.pattern, node.value) is None:
             return self.wrong_type(type, node, path)
-        if node.plain and node.value[:1] in "“„‘«" and _TYPOGRAPHIC_QUOTES.fullmatch(node.value):
+        if node.plain and _TYPOGRAPHIC_QUOTES.fullmatch(node.value):
             help = "quote a text with \" or '"
             self.warn(
                 "stray-quote",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...ir.python_internals import late_pattern
 from ...ir.spans import Span
 from .document import Document
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 def report_syntax(document: Document, error: Any) -> None:

@@ -5,14 +5,12 @@ Must not contain: parsing (`template`), or shell syntax (`shell_quoting`).
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from ...ir.diagnostics import DiagnosticId
 from ...ir.light_json import dumps
-from ...ir.python_internals import re
 from ...ir.records import field, frozen
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 @frozen

@@ -9,15 +9,13 @@ Must not contain: positions of texts in a file, states of loops.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from ...ir.diagnostics import DiagnosticId, nearest, suggest
-from ...ir.python_internals import Mapping, late_pattern, re
 from ...ir.records import evolve
 from .nodes import NAMESPACES, Constant, Literal, Part, Problem, RuntimeValue, Template, Variable, text_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
 
 # A variable that `context` always has.
 RUN_DIR = "run_dir"
@@ -62,17 +60,17 @@ def parse(
     return Template(text, tuple(parts), tuple(problems))
 
 
-_VARIABLE = late_pattern(
+_VARIABLE = re.compile(
     r"\$\{(?P<raw>raw:)?(?P<space>[^\W\d]\w*)(?P<path>(?:\.[\w-]+)+)"
     r"(?P<filters>(?::(?:head|tail|bytes)=[0-9]{1,9})*)"
     # `:shell` and `?` come from little-loops: quote for the shell; empty if missing.
     r"(?P<shell>:shell)?(?P<default>:default=[^}]*|\?)?(?P<shell_last>:shell)?\}"
 )
 # A name and a dot: intended as a variable of the loop, not of the shell.
-_LOOP_VARIABLE = late_pattern(r"\$\{(?:raw:)?(?P<space>[^\W\d]\w*)\.")
-_MISPLACED = late_pattern(r"\$\{[\s#!]+(?:raw:)?(?:" + "|".join(NAMESPACES) + r")\.")
-_PLAIN_WORD = late_pattern(r"(?a)[\w@%+=:,./-]+")
-_OPENING = late_pattern(r"\$?\$\{")
+_LOOP_VARIABLE = re.compile(r"\$\{(?:raw:)?(?P<space>[^\W\d]\w*)\.")
+_MISPLACED = re.compile(r"\$\{[\s#!]+(?:raw:)?(?:" + "|".join(NAMESPACES) + r")\.")
+_PLAIN_WORD = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
+_OPENING = re.compile(r"\$?\$\{")
 _LITERAL_HELP = "for a literal `${` write `$${`"
 
 
@@ -94,7 +92,7 @@ class _Parser:
         first.
         """
         at = 0
-        for opening in _OPENING.finditer(text) if "${" in text else ():
+        for opening in _OPENING.finditer(text):
             start = opening.start()
             if start < at or self.is_exhausted:
                 continue

@@ -7,6 +7,7 @@ cache, options of the command line.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import ModuleType
 
 from ...frontend import compile as frontend
 from ...frontend.compile import Compiled
@@ -19,10 +20,6 @@ from ..host.paths import ROOT
 from . import configuration, models
 from .prices import Prices
 from .settings import Configuration
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import ModuleType
 
 Warn = Callable[[str], None]
 

@@ -7,27 +7,24 @@ names belong to the default provider.
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
 from ...ir.compile_options import DEFAULT_LLM_MODEL
 from ...ir.effects import SPENDERS
-from ...ir.records import frozen
 from ..host import environment
 from ..host.errors import KindError
 from .prices import Price
 from .providers import DEFAULT, PROVIDERS
 from .settings import Configuration, ModelEntry
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
 
 class Unavailable(KindError):
     """A model cannot be called because its client or its key is missing."""
 
 
-@frozen
-class Model:
+class Model(NamedTuple):
     """A resolved model.
 
     Args:
@@ -117,8 +114,6 @@ def has_key(model: Model) -> bool:
 def address(model: Model) -> dict[str, Any]:
     """`base_url` and `key` of a request. Raises `Unavailable` if the client or the key is missing."""
     row = PROVIDERS[model.provider]
-    import importlib.util  # start-up time: only a run that calls a model looks for the client
-
     if row.extra and importlib.util.find_spec(row.package) is None:
         raise Unavailable(
             "missing-extra",

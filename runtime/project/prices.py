@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
 from ...ir.light_json import loads
-from ...ir.python_internals import re
 from ...stdlib import read_text
 
 TYPE_CHECKING = False

@@ -14,7 +14,6 @@ from ...frontend.source.schema import BOOLEAN, JSON, TEXT, Spec, Type, block, ch
 from ...frontend.source.schema_reader import SchemaReader
 from ...frontend.source.yaml_tree import read_document
 from ...ir.diagnostics import CompileError
-from ...ir.records import evolve
 from ..journal import journal as journals
 from ..journal.codec import digest_only
 from ..project import options
@@ -69,7 +68,7 @@ class CaseFile(Spec):
     trace: tuple[Node, ...] = required(
         Type("list", _RECORDED, expected="a list of events"), "The events: effects and notes."
     )
-    outcome: Any = optional(evolve(block(CaseOutcome), nullable=True), "How it ended; null: it did not.")
+    outcome: Any = optional(block(CaseOutcome)._replace(nullable=True), "How it ended; null: it did not.")
 
 
 class EffectEvent(Spec):

@@ -16,8 +16,7 @@ from in_process import run_llc
 from spec.blocks import Block, Shell, commands, take
 
 from llc.frontend.compile import compile_text
-from llc.ir.diagnostic_ids import DiagnosticId
-from llc.ir.diagnostics import CompileError
+from llc.ir.diagnostics import CompileError, DiagnosticId
 from llc.ir.text import parse_program
 from llc.ir.verify import verify
 
@@ -33,7 +32,7 @@ on them.
 An example is a loop, a program or a session whose last command reports the id, possibly together with others.
 If an id has no short example, the page names the file that tests it.
 
-The page is generated from `DiagnosticId` in `ir/diagnostic_ids.py`, which contains the meanings. The examples
+The page is generated from `DiagnosticId` in `ir/diagnostics.py`, which contains the meanings. The examples
 are edited in this file; `pytest --update tests/spec/test_diagnostics_spec.py` keeps them.
 """
 

@@ -8,18 +8,15 @@ written. Nothing here recurses over an expression or a constant, because both ma
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, assert_never
+
 from ...ir import nodes as ir
-from ...ir.python_internals import assert_never
 from ...ir.records import asdict
 from ...ir.spans import Span
 from ..values.values import ATOMS
 from .image import FunctionCode, Image, SourceText, words
 from .opcodes import BY_NAME, NO_STATE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from typing import Any
 
 
 class EmitError(Exception):
