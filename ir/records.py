@@ -61,7 +61,7 @@ else:
         return type(record)(**changes)
 
     def asdict(record):
-        """As `attrs.asdict`: the fields by name, with records inside as dicts."""
+        """As `attrs.asdict`: the fields by name, with records inside as dicts and tuples as lists."""
         return {name: _plain(getattr(record, name)) for name in _fields(type(record))}
 
 
@@ -258,7 +258,7 @@ def _plain(value: Any) -> Any:
     if "__attrs_attrs__" in vars(type(value)):  # `hasattr` would import attrs
         return asdict(value)
     if isinstance(value, (tuple, list, set, frozenset)):
-        return type(value)(_plain(item) for item in value)
+        return [_plain(item) for item in value]
     if isinstance(value, dict):
         return {_plain(name): _plain(item) for name, item in value.items()}
     return value

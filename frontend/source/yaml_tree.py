@@ -15,7 +15,6 @@ from ...ir.diagnostics import Diagnostic, DiagnosticId, labelled
 from ...ir.scalars import read_scalar
 from ...ir.spans import Source
 from .document import Document, Mapping, Node, Refused, Scalar, Sequence
-from .plain_yaml import read_plain_tree
 from .yaml_errors import report_syntax
 
 MAX_DEPTH = 100
@@ -82,10 +81,7 @@ def _parse(document: Document) -> None:
         place = document.span_at(0, 0)
         document.fail("too-many-directives", f"there are more than {MAX_DIRECTIVES} tag directives", place)
         return
-    document.root = read_plain_tree(document.text)
-    if document.root is not None:
-        return
-    import yaml  # start-up time: most loops are plain
+    import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
