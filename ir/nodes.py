@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .records import field, frozen
+import attrs
+
+from .records import frozen
 from .spans import Source, Span
 
 
@@ -28,7 +30,7 @@ def typed_key(value: Any) -> Any:
 
 
 def _span() -> Any:
-    return field(default=None, kw_only=True, eq=False, repr=False)
+    return attrs.field(default=None, kw_only=True, eq=False, repr=False)
 
 
 # --- expressions: pure, may fault -------------------------------------------------------------
@@ -38,7 +40,7 @@ def _span() -> Any:
 class Const:
     """A literal value."""
 
-    value: Any = field(eq=typed_key)
+    value: Any = attrs.field(eq=typed_key)
     span: Span | None = _span()
 
 
@@ -261,7 +263,7 @@ class Limits:
     budget_tokens: int | None = None
     budget_calls: int | None = None
     budget_seconds: float | None = None
-    state_budgets: Mapping[str, Mapping[str, float]] = field(factory=dict)
+    state_budgets: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
 
 
 @frozen
@@ -302,7 +304,7 @@ class Program:
     entry: str
     functions: tuple[Function, ...]
     meta: Meta = Meta()
-    sources: tuple[Source, ...] = field(default=(), kw_only=True, eq=False, repr=False)
+    sources: tuple[Source, ...] = attrs.field(default=(), kw_only=True, eq=False, repr=False)
 
     def function(self, name: str) -> Function:
         """The function called `name`; KeyError if there is none."""

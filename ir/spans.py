@@ -9,7 +9,9 @@ import re
 from bisect import bisect_right
 from typing import Literal
 
-from .records import field, frozen
+import attrs
+
+from .records import frozen
 
 # Which spans the parts of a parsed text get: see `text.parse_program`.
 Places = Literal["written", "added", "own"]
@@ -25,7 +27,7 @@ class Source:
 
     path: str
     sha256: str
-    text: str | None = field(default=None, repr=False)
+    text: str | None = attrs.field(default=None, repr=False)
 
 
 @frozen(eq=True)

@@ -14,10 +14,11 @@ from collections.abc import Iterable
 from json.encoder import encode_basestring
 from typing import Any, assert_never
 
+import attrs
+
 from . import nodes
 from .constants import Symbol
 from .python_internals import late_pattern
-from .records import asdict
 from .spans import Places, Source, Span
 
 # Words the grammar accepts where a name could stand too; a name that is one is printed in backticks.
@@ -129,12 +130,12 @@ def meta_map(meta: nodes.Meta) -> dict[str, Any]:
         "limits": _bounds(meta.limits),
     }
     if meta.loops:
-        shown["loops"] = tuple({**asdict(loop), "limits": _bounds(loop.limits)} for loop in meta.loops)
+        shown["loops"] = tuple({**attrs.asdict(loop), "limits": _bounds(loop.limits)} for loop in meta.loops)
     return shown
 
 
 def _bounds(limits: nodes.Limits) -> dict[str, Any]:
-    return {name: bound for name, bound in asdict(limits).items() if bound not in (None, {})}
+    return {name: bound for name, bound in attrs.asdict(limits).items() if bound not in (None, {})}
 
 
 class _Printer:

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import re
 
-from ...ir.records import evolve, frozen
+import attrs
+
+from ...ir.records import frozen
 from ...stdlib import read_text
 
 
@@ -74,9 +76,9 @@ def _rows(table: str) -> list[Row]:
             left, arrow, right = line.strip().partition(" => ")
             row = rows.pop()
             if arrow:
-                row = evolve(row, examples=(*row.examples, (left, right)))
+                row = attrs.evolve(row, examples=(*row.examples, (left, right)))
             else:
-                row = evolve(row, doc=f"{row.doc} {left}".strip())
+                row = attrs.evolve(row, doc=f"{row.doc} {left}".strip())
             rows.append(row)
     return rows
 

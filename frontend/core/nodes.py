@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, get_args
 
-from ...ir.records import field, frozen
+import attrs
+
+from ...ir.records import frozen
 from ...ir.spans import Span
 
 
@@ -40,7 +42,7 @@ class Binding:
 
 
 def _span() -> Any:
-    return field(default=None, kw_only=True, repr=False)
+    return attrs.field(default=None, kw_only=True, repr=False)
 
 
 @frozen(eq=False)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
+
 from ...ir.diagnostics import labelled
-from ...ir.records import evolve, frozen
+from ...ir.records import frozen
 from ..core.forms import Body, FormRow, Steps, form
 from ..core.nodes import Apply, Assign, Binding, Core, Lambda, Let, Letrec, Literal, Variable
 from ..core.scope import FunctionMark, Identifier, Scope, identifier_of
@@ -297,7 +299,7 @@ def bind_all(x: Context, names: list[Datum], scope: Scope, *, is_local: bool = T
 def named(value: Core, binding: Binding) -> Core:
     """The value; a function without a name gets the name of its variable."""
     if isinstance(value, Lambda) and not value.name:
-        return evolve(value, name=binding.name)
+        return attrs.evolve(value, name=binding.name)
     return value
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from functools import cache
 
+import attrs
+
 from ...ir.compile_options import LIBRARY_FOLDER
 from ...ir.constants import Symbol
 from ...ir.diagnostics import suggest
 from ...ir.effects import EFFECTS, NOTES
-from ...ir.records import evolve, frozen
+from ...ir.records import frozen
 from ...stdlib import read_text
 from ..core.checks import Expected
 from ..core.forms import Steps, form
@@ -212,7 +214,7 @@ def expand_phase(x: Context, datum: Form, scope: Scope) -> Steps:
     takes = next(clause.takes for clause in clauses if clause.name == phase) or ()
     value: Core = yield datum.items[3], scope
     if isinstance(value, Lambda):
-        value = evolve(value, name=str(phase))
+        value = attrs.evolve(value, name=str(phase))
     x.expected.append(Expected(value, str(phase), takes))
     if isinstance(value, Lambda):
         return value

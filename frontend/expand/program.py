@@ -9,9 +9,11 @@ import contextlib
 from collections.abc import Sequence
 from posixpath import normpath
 
+import attrs
+
 from ...ir.constants import Symbol
 from ...ir.diagnostics import Diagnostic
-from ...ir.records import evolve, frozen
+from ...ir.records import frozen
 from ...ir.spans import Source, Span
 from ..core.checks import check
 from ..core.nodes import Binding, Core, Lambda, Let, Letrec, Literal
@@ -142,5 +144,5 @@ def _library(x: Context, data: Sequence[Datum]) -> dict[str, Lambda]:
         _, value = definition(x, datum)
         core = run(x, value(scope))
         assert isinstance(core, Lambda)
-        functions[name_text] = evolve(core, name=name_text)
+        functions[name_text] = attrs.evolve(core, name=name_text)
     return functions

@@ -6,9 +6,11 @@ function that is called is made by `task_functions`.
 
 from __future__ import annotations
 
+import attrs
+
 from ...ir.constants import Symbol
 from ...ir.diagnostics import count_words, nearest, suggest
-from ...ir.records import define, field
+from ...ir.records import define
 from ..core.forms import Steps, form
 from ..core.nodes import Apply, Binding, Core, Let, Literal, Operation, Variable
 from ..core.scope import Scope, identifier_of
@@ -50,7 +52,7 @@ def expand_call_form(x: Context, datum: Form, scope: Scope) -> Steps:
 class _Arguments:
     """The arguments of a call read so far, by name, in source order."""
 
-    given: dict[str, tuple[Core, Datum]] = field(factory=dict)
+    given: dict[str, tuple[Core, Datum]] = attrs.Factory(dict)
     positions: int = 0
     is_sound: bool = True
     is_misplaced: bool = False

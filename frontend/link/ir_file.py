@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 
+import attrs
+
 from ...ir.compile_options import CompileOptions
 from ...ir.diagnostics import CompileError, Diagnostic
 from ...ir.nodes import Program
-from ...ir.records import evolve
 from ...ir.spans import Source, Span
 from ...ir.text import parse_program
 from ...ir.verify import verify_runnable
@@ -41,7 +42,7 @@ def read_ir(source: Source, options: CompileOptions) -> tuple[Program, list[Diag
         found = list(verify_runnable(parse_program(text, source.path, places="own")))
     if any(diagnostic.is_error for diagnostic in found):
         raise CompileError([_placed(diagnostic, text, source.path) for diagnostic in found], [source])
-    return program if program.sources else evolve(program, sources=(source,)), found
+    return program if program.sources else attrs.evolve(program, sources=(source,)), found
 
 
 def _placed(diagnostic: Diagnostic, text: str, path: str) -> Diagnostic:
@@ -51,4 +52,4 @@ def _placed(diagnostic: Diagnostic, text: str, path: str) -> Diagnostic:
     word = _META.search(text) if diagnostic.id == "bad-meta" else None
     at = word.start() if word is not None else 0
     line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
-    return evolve(diagnostic, span=Span(path, line, column, line, column + len("meta")))
+    return attrs.evolve(diagnostic, span=Span(path, line, column, line, column + len("meta")))

@@ -12,11 +12,13 @@ import contextlib
 from collections.abc import Collection, Iterable
 from typing import Any
 
+import attrs
+
 from ...ir.compile_options import DEFAULT_OPTIONS, CompileOptions
 from ...ir.constants import Symbol
 from ...ir.diagnostics import CompileError, Diagnostic
 from ...ir.nodes import Function
-from ...ir.records import define, evolve, frozen
+from ...ir.records import define, frozen
 from ...ir.spans import Source, Span
 from ..core.checks import check, parameters_of
 from ..core.forms import FormRow
@@ -341,7 +343,7 @@ _DEFINING = (Symbol("define"), Symbol("bind"))
 def _outline(value: Lambda) -> Lambda:
     """A function without its body, for the check of its calls."""
     optionals = tuple((binding, Literal(None)) for binding, _ in value.optionals)
-    return evolve(value, optionals=optionals, body=Literal(None))
+    return attrs.evolve(value, optionals=optionals, body=Literal(None))
 
 
 def _shown(entries: list[tuple[Binding, Core]], has_value: bool) -> Lambda:

@@ -11,9 +11,11 @@ import json
 from posixpath import dirname, join
 from typing import Any
 
+import attrs
+
 from ...ir.diagnostics import CompileError, Diagnostic
 from ...ir.python_internals import sha256
-from ...ir.records import evolve, frozen
+from ...ir.records import frozen
 from ...ir.spans import Source, Span
 from ..source.document import Document, Mapping, Node, Scalar
 from ..source.files import path_exists, read_source
@@ -200,7 +202,7 @@ def _spec_of(lock: _Lock, node: Mapping) -> tuple[WrittenSpec | None, Document]:
     if first in ("|", "|-", "|+"):
         # Blank all lines outside the block. The indentation of the whole document does not matter in YAML.
         kept = (line if span.line < number <= span.end_line else "" for number, line in enumerate(lines, 1))
-        source = evolve(source, text="\n".join(kept))
+        source = attrs.evolve(source, text="\n".join(kept))
     else:
         assert isinstance(text, Scalar)
         source = Source(f"<{source.path}>", source.sha256, str(text.value))

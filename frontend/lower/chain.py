@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
+
 from ...ir.analysis import components
 from ...ir.builder import FunctionBuilder, record
 from ...ir.nodes import Branch, Exit, Expr, Handler, Instruction, Perform
-from ...ir.records import define, field
+from ...ir.records import define
 from ...ir.spans import Span
 from ..loop.schema import CURRENT, Loop, StateSpec
 
@@ -24,7 +26,7 @@ class Chain:
     handler: Handler | None = None
     span: Span | None = None
     name: str = ""
-    body: list[Instruction] = field(factory=list)
+    body: list[Instruction] = attrs.Factory(list)
 
     def open(self, name: str) -> None:
         self.name, self.body = name, []

@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from ...ir import nodes as ir
 from ...ir.builder import expr, prim, store
 from ...ir.call_limits import DEADLINE, NEVER, OUTER, References, closures_of
 from ...ir.effects import EFFECTS
-from ...ir.records import evolve, frozen
+from ...ir.records import frozen
 
 # The fault with which a function ends at its deadline.
 KIND = "deadline"
@@ -100,7 +102,7 @@ class _Pass:
             for slot in (state.exit.slot,)
         }
         locals_ += tuple(slot for slot in (CLOCK, ANSWER) if slot in used)
-        return evolve(old, states=tuple(states), captures=captures, locals=locals_)
+        return attrs.evolve(old, states=tuple(states), captures=captures, locals=locals_)
 
     def _names_timed(self, state: ir.State) -> bool:
         return any(closure.function in self.timed for closure in closures_of(state))
@@ -117,14 +119,14 @@ class _Pass:
         if not self.is_timed:
             if exit_ is state.exit:
                 return [state]
-            return [evolve(state, body=body, exit=exit_)]
+            return [attrs.evolve(state, body=body, exit=exit_)]
         if self.has_own:
             body = tuple(map(_within_outer, body))
-            return [evolve(state, body=body, exit=exit_)]
-        made = evolve(state, body=body, exit=exit_, handler=self._guarded(state))
+            return [attrs.evolve(state, body=body, exit=exit_)]
+        made = attrs.evolve(state, body=body, exit=exit_, handler=self._guarded(state))
         if self.calls is not None and state.name in self.calls.acted:
             # The enclosing loop may have reached its deadline, whatever the result of the call.
-            proper = evolve(made, name=f"{state.name}/proper")
+            proper = attrs.evolve(made, name=f"{state.name}/proper")
             late = _is_late(prim("get", ir.Slot("now"), "elapsed_ms"))
             gate = ir.State(state.name, (), ir.Branch(late, LATE, proper.name), span=state.span)
             return [gate, *self._leaving(proper)]
@@ -158,10 +160,10 @@ class _Pass:
         exit_ = state.exit
         if isinstance(exit_, ir.Perform) and EFFECTS[exit_.kind].waits:
             then = f"{state.name}/in-time"
-            waits = evolve(exit_, args=_bounded(exit_.args), next=then)
+            waits = attrs.evolve(exit_, args=_bounded(exit_.args), next=then)
             cut = prim("eq", prim("get", ir.Slot(exit_.slot), "timed_out"), "loop")
             check = ir.State(then, (), ir.Branch(cut, LATE, exit_.next), span=state.span)
-            return [evolve(state, exit=waits), check]
+            return [attrs.evolve(state, exit=waits), check]
         callee = exit_.callee if isinstance(exit_, ir.Call | ir.TailCall) else None
         if not isinstance(callee, ir.Closure) or callee.function not in self.loops:
             return [state]
@@ -170,7 +172,7 @@ class _Pass:
         # A loop with its own time limit returns a value when the deadline of the enclosing loop is reached.
         back, then = f"{state.name}/back", f"{state.name}/in-time"
         if isinstance(exit_, ir.Call):
-            asks = evolve(exit_, next=back)
+            asks = attrs.evolve(exit_, next=back)
             last = ir.State(then, (), ir.Branch(_is_late(ELAPSED), LATE, exit_.next), span=state.span)
             after = [last]
         else:
@@ -180,7 +182,7 @@ class _Pass:
             last = ir.State(then, (), ir.Branch(_is_late(ELAPSED), LATE, done), span=state.span)
             after = [last, ir.State(done, (), ir.Return(ir.Slot(ANSWER)), span=state.span)]
         clock = ir.State(back, (), ir.Perform("clock", prim("map"), CLOCK, then), span=state.span)
-        return [evolve(state, exit=asks), clock, *after]
+        return [attrs.evolve(state, exit=asks), clock, *after]
 
 
 def _is_late(elapsed: ir.Expr) -> ir.Prim:
@@ -225,18 +227,18 @@ def _with_deadline(value: ir.Expr, timed: set[str], until: ir.Expr) -> ir.Expr:
     if isinstance(value, ir.Closure):
         captures = tuple(_with_deadline(capture, timed, until) for capture in value.captures)
         more = (expr(until),) if value.function in timed else ()
-        return evolve(value, captures=(*captures, *more))
+        return attrs.evolve(value, captures=(*captures, *more))
     if isinstance(value, ir.Prim) and any(isinstance(arg, ir.Prim | ir.Closure) for arg in value.args):
-        return evolve(value, args=tuple(_with_deadline(arg, timed, until) for arg in value.args))
+        return attrs.evolve(value, args=tuple(_with_deadline(arg, timed, until) for arg in value.args))
     return value
 
 
 def _instruction(instruction: ir.Instruction, change: Change) -> ir.Instruction:
     if isinstance(instruction, ir.Note):
-        return evolve(instruction, fields=change(instruction.fields))
+        return attrs.evolve(instruction, fields=change(instruction.fields))
     if isinstance(instruction, ir.SetBox):
-        return evolve(instruction, box=change(instruction.box), value=change(instruction.value))
-    return evolve(instruction, value=change(instruction.value))
+        return attrs.evolve(instruction, box=change(instruction.box), value=change(instruction.value))
+    return attrs.evolve(instruction, value=change(instruction.value))
 
 
 def _exit(exit_: ir.Exit, change: Change) -> ir.Exit:
@@ -247,4 +249,4 @@ def _exit(exit_: ir.Exit, change: Change) -> ir.Exit:
             fields[name] = tuple(map(change, value))
         elif value is not None:
             fields[name] = change(value)
-    return evolve(exit_, **fields) if fields else exit_
+    return attrs.evolve(exit_, **fields) if fields else exit_

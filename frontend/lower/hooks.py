@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
+
 from ...ir.builder import prim, record, store
 from ...ir.nodes import Branch, Fail, Goto, Handler, Note, Slot
-from ...ir.records import evolve
 from ..loop.hook_schema import IGNORE, REPORTING, HookSpec, hooks_in
 from ..loop.schema import StateSpec
 from . import templates
@@ -109,7 +110,7 @@ def catch_faults(context: LoopContext) -> None:
     states = context.builder.states
     for number, state in enumerate(states):
         if state.handler is None and END not in state.name.split("/")[1:]:
-            states[number] = evolve(state, handler=Handler(FAILED, "fault"))
+            states[number] = attrs.evolve(state, handler=Handler(FAILED, "fault"))
     chain = Chain(context.builder, span=loop.span)
     chain.open(FAILED)
     of_loop(context, chain, "on_error", "after")

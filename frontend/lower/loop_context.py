@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
+
 from ...ir import call_limits
 from ...ir.builder import FunctionBuilder, prim, record, store
 from ...ir.nodes import Closure, Exit, Expr, Fail, Goto, Handler, Instruction, Limits, Note, Slot
-from ...ir.records import evolve, frozen
+from ...ir.records import frozen
 from ..loop.agent_schema import Budget
 from ..loop.schema import CURRENT, Loop, StateSpec, model_name
 from ..loop.texts import Within, argument_key, template_of, texts_of_loop, texts_of_state
@@ -225,7 +227,7 @@ class LoopContext:
         fields["details"] = DETAILS
         note = self.note("evaluate", fields)
         if kind == "llm_structured":
-            note = evolve(note, fields=prim("without_nulls", note.fields))
+            note = attrs.evolve(note, fields=prim("without_nulls", note.fields))
         chain.add(note)
 
     def crashed(self, state: StateSpec) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import attrs
+
 from ...ir.builder import FunctionBuilder, prim
 from ...ir.call_limits import References
 from ...ir.diagnostics import CompileError, Diagnostic
 from ...ir.effects import EFFECTS
 from ...ir.nodes import Closure, Function, InnerLoop, Meta, Perform, Program, Return, Slot, TailCall
-from ...ir.records import evolve
 from ...ir.spans import Source
 from ..core.library import LIBRARY, Defined, Primitive, Spread
 from ..core.nodes import Apply, Binding, Core, External, Lambda, Letrec, Variable, walk
@@ -180,7 +181,7 @@ class _ProgramLowering:
         shown = self.loop_names.give(part.name)
         callees = self.callees(part)
         lowering = Lowering(part.loop, part.within, part.model, shown, callees, part.gives_results)
-        function = evolve(lowering.function(), name=name)
+        function = attrs.evolve(lowering.function(), name=name)
         self.inner.append(InnerLoop(name, shown, lowering.maintains, lowering.limits))
         self.calls[name] = _calls_of(lowering)
         return function

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import attrs
+
 from ...ir.builder import expr, freeze, prim
 from ...ir.nodes import Expr, Slot
-from ...ir.records import define, evolve, field, frozen
+from ...ir.records import define, frozen
 from ...ir.spans import Span
 from ..template.nodes import QUOTING_PRIMITIVES, Constant, Literal, Template, Variable
 
@@ -26,7 +28,7 @@ BEGUN = Slot("begun_ms")
 class Needs:
     """The host data that a template needs before it can be expanded."""
 
-    env: dict[str, None] = field(factory=dict)
+    env: dict[str, None] = attrs.Factory(dict)
     clock: bool = False
 
     def __bool__(self) -> bool:
@@ -143,8 +145,8 @@ def lenient(template: Template, place: Place, needs: Needs) -> Expr:
             is_missing = prim("is_null", prim("lookup_or", base, path, None))
             missing = is_missing if missing is None else prim("or", missing, is_missing)
     parts = [
-        evolve(part, default=part.default or "") if isinstance(part, Variable) else part
+        attrs.evolve(part, default=part.default or "") if isinstance(part, Variable) else part
         for part in template.parts
     ]
-    whole = value_of(evolve(template, parts=tuple(parts)), place, needs)
+    whole = value_of(attrs.evolve(template, parts=tuple(parts)), place, needs)
     return whole if missing is None else prim("select", missing, "", whole)

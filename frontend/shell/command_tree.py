@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 
+import attrs
+
 from ...ir.python_internals import late_pattern
-from ...ir.records import define, field
+from ...ir.records import define
 from .expansions import HOLE, NAME
 from .grammar import ASSIGNMENT, KEYWORDS, MAX_DEPTH, OPERATOR
 from .heredocs import DELIMITER, word_of
@@ -27,7 +29,7 @@ class Region:
     start: int
     end: int = 0
     text: str = ""
-    parts: list[Part] = field(factory=list)
+    parts: list[Part] = attrs.field(factory=list)
     is_bare: bool = True
 
 
@@ -46,8 +48,8 @@ class Part:
     end: int = 0
     name: str = ""
     sign: str = ""
-    regions: list[tuple[Region, bool]] = field(factory=list)
-    body: list[Pipeline] = field(factory=list)
+    regions: list[tuple[Region, bool]] = attrs.field(factory=list)
+    body: list[Pipeline] = attrs.field(factory=list)
 
 
 @define(eq=False)
@@ -59,10 +61,10 @@ class Command:
     """
 
     start: int
-    words: list[Region] = field(factory=list)
-    inputs: list[Region] = field(factory=list)
-    files: list[Region] = field(factory=list)
-    outputs: list[Region] = field(factory=list)
+    words: list[Region] = attrs.field(factory=list)
+    inputs: list[Region] = attrs.field(factory=list)
+    files: list[Region] = attrs.field(factory=list)
+    outputs: list[Region] = attrs.field(factory=list)
     is_arithmetic: bool = False
 
     @property

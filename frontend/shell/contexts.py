@@ -14,8 +14,10 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+import attrs
+
 from ...ir.python_internals import late_pattern
-from ...ir.records import evolve, frozen
+from ...ir.records import frozen
 from . import expansions, heredocs
 from .code_hazards import AS_NUMBER, COMMAND
 from .command_words import selects_command
@@ -68,16 +70,16 @@ def quoting_contexts(command: str, data: tuple[bool, ...]) -> tuple[QuotingConte
     try:
         reader.read()
     except UncertainParse as unsure:
-        hazard = evolve(UNCLEAR, message=f"follows {unsure.what}, {UNCLEAR.message}")
+        hazard = attrs.evolve(UNCLEAR, message=f"follows {unsure.what}, {UNCLEAR.message}")
         if unsure.is_unended:
             reader.contexts = {
                 at: place for at, place in reader.contexts.items() if place.quoting == "comment"
             }
-            hazard = evolve(UNENDED, message=UNENDED.message.replace("@", unsure.what))
+            hazard = attrs.evolve(UNENDED, message=UNENDED.message.replace("@", unsure.what))
     for at, later in tainted_values(command, reader.data).items():
         place = reader.contexts.get(at)
         if place is not None and place.hazard is None and place.quoting != "comment":
-            reader.contexts[at] = evolve(place, hazard=later)
+            reader.contexts[at] = attrs.evolve(place, hazard=later)
     refused = QuotingContext("", hazard)
     return tuple(reader.contexts.get(at, refused) for at in reader.holes)
 
@@ -137,7 +139,9 @@ class _Reader:
             name, words = self.command_name
             if words is not None and any(each.words is words for each in self.nesting.stack):
                 # The name may be `eval`, which has only safe characters.
-                self.contexts[name] = evolve(self.contexts[name], hazard=evolve(COMMAND, plain=None))
+                self.contexts[name] = attrs.evolve(
+                    self.contexts[name], hazard=attrs.evolve(COMMAND, plain=None)
+                )
             if self.is_in_heredoc:
                 self.refuse(at, IN_HEREDOC_COMMAND)
             elif frame.redirect in (">&", "<&"):
@@ -170,9 +174,9 @@ class _Reader:
             return
         runner = assignment_hazard(self.text, name)
         if runner is not None:
-            self.contexts[at] = evolve(self.contexts[at], hazard=runner)
+            self.contexts[at] = attrs.evolve(self.contexts[at], hazard=runner)
         elif is_evaluated(name, self.text[:at], is_declared=is_declared):
-            self.contexts[at] = evolve(self.contexts[at], hazard=AS_NUMBER)
+            self.contexts[at] = attrs.evolve(self.contexts[at], hazard=AS_NUMBER)
 
     def check_condition(self, frame: Frame) -> None:
         """Record the contexts of the variables of a `[[ … ]]` condition, whose operators are known at its

@@ -14,8 +14,9 @@ from functools import reduce
 from itertools import pairwise
 from operator import or_
 
+import attrs
+
 from ...ir.python_internals import late_pattern
-from ...ir.records import evolve
 from .code_hazards import AS_OPTION, AS_OPTIONS, COMMAND, EVALUATED, IN_RUNNING_CODE
 from .command_tree import Command, Region, TooDeep
 from .command_words import PREFIXES, program_of, selects_command
@@ -64,7 +65,7 @@ def tainted_values(text: str, data: dict[int, bool]) -> dict[int, Hazard]:
             if held >> number & 1:
                 before = found.setdefault(at, hazard)
                 if len(hazard.plain or "") < len(before.plain or ""):
-                    found[at] = evolve(before, plain=hazard.plain)
+                    found[at] = attrs.evolve(before, plain=hazard.plain)
     return found
 
 
@@ -93,7 +94,7 @@ class _TaintAnalysis(ValueFlow):
         for name, held in self.held.items():
             runner = assignment_hazard(self.text, name)
             if runner is not None:
-                yield held, evolve(runner, message=f"reaches `{name}`: there it {runner.message}")
+                yield held, attrs.evolve(runner, message=f"reaches `{name}`: there it {runner.message}")
             elif name in self.special or name in self.integers:
                 message = f"reaches `{name}`, which bash evaluates and may run"
                 yield held, Hazard("variable-in-code", message, CHECK, plain=" \n")
@@ -165,7 +166,7 @@ class _TaintAnalysis(ValueFlow):
         stdin = self.input_of(command, incoming)
         for held, hazard in self.code_arguments(words, at, stdin):
             if held and hazard is not None and hazard.severity == "error":
-                yield held, evolve(hazard, message=f"reaches {place}: there it {hazard.message}")
+                yield held, attrs.evolve(hazard, message=f"reaches {place}: there it {hazard.message}")
         runs = CODE_RUNS.get(name)
         if runs is not None and any(runs.search(text) for text in texts[at + 1 : at + MAX_WORDS]):
             given = stdin | self.values(words) | self.exported()
@@ -173,7 +174,7 @@ class _TaintAnalysis(ValueFlow):
                 given |= self.file(word)
             if given:
                 message = f"reaches {place}, which {IN_RUNNING_CODE.message}"
-                yield given, evolve(IN_RUNNING_CODE, message=message)
+                yield given, attrs.evolve(IN_RUNNING_CODE, message=message)
         is_script = name in ("source", ".") or name in SHELLS or HOLE in name
         held, hazard = (stdin, input_hazard(texts[: at + MAX_WORDS])) if stdin else (0, None)
         if hazard is None:
@@ -185,7 +186,7 @@ class _TaintAnalysis(ValueFlow):
                 script = None
             held |= self.file(script) if script is not None else 0
         if held:
-            yield held, evolve(hazard, message=f"reaches {place}, and {hazard.message}")
+            yield held, attrs.evolve(hazard, message=f"reaches {place}, and {hazard.message}")
 
     def is_path(self, word: Region) -> bool:
         """Whether a word is in double quotes and contains a fixed `/`, so that it can only name a file."""
@@ -214,7 +215,7 @@ class _TaintAnalysis(ValueFlow):
                 hazard = argument_hazard(texts[:index], prefix, is_first=False, is_array=False)
                 is_split = self.is_split(word)
                 if hazard is AS_OPTION and is_split:
-                    hazard = evolve(hazard, help='write `-- "$v"`, so that it is not read as an option')
+                    hazard = attrs.evolve(hazard, help='write `-- "$v"`, so that it is not read as an option')
                 yield held, hazard
                 if is_split and may_be_command_options(program_of(texts[at]), texts[at + 1 : index]):
                     yield held, AS_OPTIONS

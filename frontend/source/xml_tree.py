@@ -10,8 +10,10 @@ import re
 from bisect import bisect_right
 from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 
+import attrs
+
 from ...ir.diagnostics import Diagnostic, DiagnosticId
-from ...ir.records import define, field
+from ...ir.records import define
 from ...ir.spans import Lines, Source, Span
 
 MAX_DEPTH = 50
@@ -29,9 +31,9 @@ class Element:
     start: int
     end: int
     attributes: dict[str, str]
-    children: list[Element] = field(factory=list)
-    parts: list[str] = field(factory=list)
-    chunks: list[tuple[int, int]] = field(factory=list)
+    children: list[Element] = attrs.Factory(list)
+    parts: list[str] = attrs.Factory(list)
+    chunks: list[tuple[int, int]] = attrs.Factory(list)
     size: int = 0
 
     @property

@@ -10,9 +10,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import attrs
+
 from ...ir.diagnostics import suggest
 from ...ir.python_internals import late_pattern
-from ...ir.records import field, frozen
+from ...ir.records import frozen
 from ...ir.spans import Source, Span
 from .signature import Parameter, Signature
 
@@ -82,9 +84,9 @@ class AtomicTask:
     system: str = ""
     output: OutputFormat = OutputFormat()
     files: FilePaths | None = None
-    context: dict[str, Any] = field(factory=dict)
-    context_relevance: dict[str, bool] = field(factory=dict)
-    history: dict[str, Any] = field(factory=dict)
+    context: dict[str, Any] = attrs.Factory(dict)
+    context_relevance: dict[str, bool] = attrs.Factory(dict)
+    history: dict[str, Any] = attrs.Factory(dict)
     criteria: str = ""
     runner: str = ""
     on_unknown: str = ""

@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import attrs
+
 from ...ir.diagnostics import DiagnosticId
 from ...ir.light_json import dumps
-from ...ir.records import field, frozen
+from ...ir.records import frozen
 
 
 @frozen
@@ -131,11 +133,11 @@ class Variable:
     raw: bool = False
     quoting: str = "none"
     around: tuple[str | None, ...] = ()
-    start: int = field(default=0, eq=False)
-    end: int = field(default=0, eq=False)
+    start: int = attrs.field(default=0, eq=False)
+    end: int = attrs.field(default=0, eq=False)
     is_runtime_value: bool = False
     filters: tuple[tuple[str, int], ...] = ()
-    is_word: bool = field(default=False, eq=False)
+    is_word: bool = attrs.field(default=False, eq=False)
     plain: str | None = None
 
     @property

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...ir.records import evolve
+import attrs
+
 from ..shell.code_hazards import COMMAND
 from ..shell.contexts import QuotingContext, quoting_contexts
 from ..shell.expansions import HOLE
@@ -47,13 +48,13 @@ def _quote_variable(
         hazard = None  # control over the environment already includes `PATH`, which selects programs
     if hazard is not None:
         if variable.is_number and hazard not in (AFTER_BACKSLASH, AFTER_DOLLAR):
-            return evolve(variable, quoting="number")
+            return attrs.evolve(variable, quoting="number")
         help = hazard.help.replace("@", variable.text)
         message, severity = f"`{variable.text}` {hazard.message}", hazard.severity
         if is_checked and severity == "error" and hazard.plain is not None:
             blanks = ", spaces" if hazard.plain else ""
             safe = f"letters, digits{blanks} and `_./:@%+,=-`"
             help = f"it may contain only {safe}, or else the action fails; or {help}"
-            variable, severity = evolve(variable, plain=hazard.plain), "warning"
+            variable, severity = attrs.evolve(variable, plain=hazard.plain), "warning"
         problems.append(Problem(hazard.id, message, variable.start, variable.end, help, severity))
-    return evolve(variable, quoting=context.quoting or "none", around=context.around)
+    return attrs.evolve(variable, quoting=context.quoting or "none", around=context.around)

@@ -13,8 +13,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import attrs
+
 from ...ir.diagnostics import DiagnosticId, nearest, suggest
-from ...ir.records import evolve
 from .nodes import NAMESPACES, Constant, Literal, Part, Problem, RuntimeValue, Template, Variable, text_of
 
 # A variable that `context` always has.
@@ -145,7 +146,7 @@ class _Parser:
             return variable, end
         close = text.find("}", start)
         if outer is None:
-            place = evolve(place, end=close + 1 if close >= 0 else min(len(text), start + 2))
+            place = attrs.evolve(place, end=close + 1 if close >= 0 else min(len(text), start + 2))
         if text.startswith("${${", start):
             self.report_nested(place)
             return None, start + 4
@@ -218,7 +219,7 @@ class _Parser:
             yield variable if text is None else self.count_size(variable, text)
             return
         if variable.name == f"context.{RUN_DIR}" and RUN_DIR not in self.context:
-            yield evolve(variable, namespace="loop")
+            yield attrs.evolve(variable, namespace="loop")
             return
         if variable.name in trail:
             cycle = " → ".join((*trail[trail.index(variable.name) :], variable.name))
@@ -227,7 +228,7 @@ class _Parser:
         if not self.is_within_limits(variable, len(trail)):
             return
         if isinstance(self.context.get(variable.path[0]), RuntimeValue):
-            yield evolve(variable, is_runtime_value=True)
+            yield attrs.evolve(variable, is_runtime_value=True)
             return
         try:
             value = _walk(self.context, variable.path)

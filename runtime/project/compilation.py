@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
+import attrs
+
 from ...frontend import compile as frontend
 from ...frontend.compile import Compiled
 from ...ir.compile_options import CompileOptions
 from ...ir.diagnostics import CompileError, render_all
-from ...ir.records import evolve
 from ...vm.code.emit import emit
 from ...vm.code.image import Image
 from ..host.paths import ROOT
@@ -44,7 +45,7 @@ def image_of_text(text: str, path: str, options: CompileOptions, warn: Warn, nam
     """Compile a text to an image. name: replaces the name of the program, unless empty."""
     compiled = compile_text(text, path, options)
     report_warnings(compiled, warn)
-    return emit(evolve(compiled.program, name=name) if name else compiled.program)
+    return emit(attrs.evolve(compiled.program, name=name) if name else compiled.program)
 
 
 def report_warnings(compiled: Compiled, warn: Warn) -> bool:

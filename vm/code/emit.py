@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, assert_never
 
+import attrs
+
 from ...ir import nodes as ir
-from ...ir.records import asdict
 from ...ir.spans import Span
 from ..values.values import ATOMS
 from .image import FunctionCode, Image, SourceText, words
@@ -36,7 +37,7 @@ def _emit(program: ir.Program, sources: bool) -> Image:
     spans = Spans([source.path for source in program.sources])
     functions = {function.name: index for index, function in enumerate(program.functions)}
     code = [FunctionEmitter(function, functions, constants, spans).emit() for function in program.functions]
-    meta = asdict(program.meta)
+    meta = attrs.asdict(program.meta)
     for limits in (meta["limits"], *(loop["limits"] for loop in meta["loops"])):
         _leave_out_new(limits)
     if not meta["loops"]:

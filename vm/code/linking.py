@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+import attrs
+
 from ...ir.builder import FunctionBuilder
 from ...ir.nodes import Function, Meta, Slot, TailCall
-from ...ir.records import asdict
 from ...ir.spans import Source
 from ..values.lists import Pair, Queue, Slice
 from ..values.maps import MapVersion, read
@@ -76,7 +77,7 @@ class Linker:
             self._image = Image(
                 name=self.name,
                 entry=self._index[ENTRY],
-                meta={**asdict(Meta(scope=())), "scope": []},
+                meta={**attrs.asdict(Meta(scope=())), "scope": []},
                 constants=self._constants.values,
                 functions=self._code,
                 paths=list(self._spans.paths),
