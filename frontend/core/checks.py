@@ -37,9 +37,14 @@ def check(
     has_errors: bool = False,
     functions: Mapping[core.Binding, core.Lambda] | None = None,
 ) -> list[Diagnostic]:
-    """All findings. `locals`: the variables to report when unused, unless there are errors.
+    """Check a program; return all diagnostics.
 
-    functions: what variables hold that the program does not bind.
+    Args:
+        program: the core of the program.
+        locals: variables to report if they are unused, unless there are errors.
+        expected: arities that forms expect of their functions.
+        has_errors: whether the expansion reported errors.
+        functions: functions of variables that the program does not bind.
     """
     nodes = list(core.walk(program))
     known = {**(functions or {}), **_known_values(nodes)}
@@ -47,7 +52,7 @@ def check(
     elsewhere = {place.value for place in expected}
     found = [*_calls(nodes, known, elsewhere), *_unfit(expected, known), *_recurs(program, nodes)]
     if not has_errors and not found:
-        found += _texts_as_numbers(nodes)
+        found += _strings_as_numbers(nodes)
         found += _wrong_templates(nodes)
         found += _unreachable(nodes)
         found += _unused(locals)
@@ -58,7 +63,7 @@ def check(
 
 
 def _known_values(nodes: list[core.Core]) -> dict[core.Binding, core.Core]:
-    """The values of variables that are never assigned."""
+    """Return the values of the variables that are never assigned."""
     known: dict[core.Binding, core.Core] = {}
     for node in nodes:
         if isinstance(node, core.Let | core.Letrec):
@@ -71,17 +76,17 @@ def _known_values(nodes: list[core.Core]) -> dict[core.Binding, core.Core]:
 def _calls(
     nodes: list[core.Core], known: dict[core.Binding, core.Core], elsewhere: set[core.Core]
 ) -> Iterable[Diagnostic]:
-    """`elsewhere`: functions whose calls are checked elsewhere."""
+    """Check the calls. elsewhere: functions whose calls are checked elsewhere."""
     for node in nodes:
         if isinstance(node, core.Apply):
             finding = _call(node, known)
-            if finding is not None and _what_is_called(node.callee, known) not in elsewhere:
+            if finding is not None and _callee_value(node.callee, known) not in elsewhere:
                 yield finding
 
 
 def _unfit(expected: Iterable[Expected], known: dict[core.Binding, core.Core]) -> Iterable[Diagnostic]:
     for place in expected:
-        function = _what_is_called(place.value, known)
+        function = _callee_value(place.value, known)
         count = len(place.takes)
         called = f"it is called with {count_words(count, count, 'argument')}: ({' '.join(place.takes)})"
         if isinstance(function, core.Literal):
@@ -90,14 +95,14 @@ def _unfit(expected: Iterable[Expected], known: dict[core.Binding, core.Core]) -
                     "not-a-function", f"the {place.who} is not a function", place.value.span, called
                 )
             continue
-        fit = _takes(function) if function is not None else None
+        fit = _arity(function) if function is not None else None
         if fit is not None and (count < fit[0] or (fit[1] is not None and count > fit[1])):
             message = f"this {place.who} takes {_arguments(*fit)}"
             yield Diagnostic("wrong-arity", message, place.value.span, called)
 
 
-def _what_is_called(callee: core.Core, known: dict[core.Binding, core.Core]) -> core.Core | None:
-    """The value of a callee, followed through a few variables; None if it is not known."""
+def _callee_value(callee: core.Core, known: dict[core.Binding, core.Core]) -> core.Core | None:
+    """Return the value of a callee, followed through at most ten variables; None if it is unknown."""
     for _ in range(10):
         if not isinstance(callee, core.Variable):
             return callee
@@ -108,8 +113,8 @@ def _what_is_called(callee: core.Core, known: dict[core.Binding, core.Core]) -> 
     return None
 
 
-def _takes(function: core.Core) -> tuple[int, int | None] | None:
-    """The least and the greatest number of arguments of a function."""
+def _arity(function: core.Core) -> tuple[int, int | None] | None:
+    """Return the minimum and maximum number of arguments of a function; None as a maximum: any number."""
     if isinstance(function, core.Lambda):
         return function.least, function.most
     if isinstance(function, core.Library) and (entry := LIBRARY.get(function.name)) is not None:
@@ -118,7 +123,7 @@ def _takes(function: core.Core) -> tuple[int, int | None] | None:
 
 
 def _call(node: core.Apply, known: dict[core.Binding, core.Core]) -> Diagnostic | None:
-    callee = _what_is_called(node.callee, known)
+    callee = _callee_value(node.callee, known)
     name = node.callee.binding.name if isinstance(node.callee, core.Variable) else ""
     if isinstance(callee, core.Lambda):
         name = name or callee.name
@@ -127,8 +132,8 @@ def _call(node: core.Apply, known: dict[core.Binding, core.Core]) -> Diagnostic 
     elif isinstance(callee, core.Literal) or (
         isinstance(callee, core.Operation) and callee.op in ("list", "map")
     ):
-        return _no_function(node, callee, name)
-    fit = _takes(callee) if callee is not None else None
+        return _not_a_function(node, callee, name)
+    fit = _arity(callee) if callee is not None else None
     if fit is None:
         return None
     least, most = fit
@@ -150,7 +155,7 @@ def _arguments(least: int, most: int | None) -> str:
 
 
 def parameters_of(function: core.Lambda) -> str:
-    """A function's parameters as written, without brackets."""
+    """Return a function's parameters as written, without brackets."""
     names = [binding.name for binding in function.parameters]
     if function.optionals:
         names += ["&optional", *(binding.name for binding, _ in function.optionals)]
@@ -171,13 +176,13 @@ def _usage(name: str) -> str | None:
     return None
 
 
-def _no_function(node: core.Apply, callee: core.Literal | core.Operation, name: str) -> Diagnostic | None:
+def _not_a_function(node: core.Apply, callee: core.Literal | core.Operation, name: str) -> Diagnostic | None:
     help = f"to use its value, write {name} without brackets"
     if isinstance(callee, core.Operation) or isinstance(callee.value, tuple):
         what = "a map" if isinstance(callee, core.Operation) and callee.op == "map" else "a list"
         help = help if name else "a bracket calls its first item: remove the outer brackets"
     elif callee.value is None and callee.span is None:
-        # The placeholder of a form that was refused.
+        # The placeholder of a form with an error.
         return None
     else:
         shown = show(Atom(callee.value), limit=40)
@@ -189,21 +194,21 @@ def _no_function(node: core.Apply, callee: core.Literal | core.Operation, name: 
     return Diagnostic("not-a-function", message, node.callee.span or node.span, "called here", help=help)
 
 
-# The library functions of numbers.
-_OF_NUMBERS = frozenset(
+# Library functions whose operands are numbers.
+_NUMERIC_FUNCTIONS = frozenset(
     row.name
     for row in ROWS
     if row.operands and all(word.rstrip("…?") == "number" for word in row.operands.split())
 )
 
 
-def _texts_as_numbers(nodes: list[core.Core]) -> Iterable[Diagnostic]:
-    """Strings as operands of functions of numbers: a fault whenever they are called."""
+def _strings_as_numbers(nodes: list[core.Core]) -> Iterable[Diagnostic]:
+    """Warn about strings as operands of numeric functions; each such call is a fault."""
     for node in nodes:
         if not (isinstance(node, core.Apply) and isinstance(node.callee, core.Library)):
             continue
         name = node.callee.name
-        if name not in _OF_NUMBERS:
+        if name not in _NUMERIC_FUNCTIONS:
             continue
         for arg in node.args:
             if isinstance(arg, core.Literal) and isinstance(arg.value, str) and arg.span is not None:
@@ -217,7 +222,9 @@ def _texts_as_numbers(nodes: list[core.Core]) -> Iterable[Diagnostic]:
 
 
 def _wrong_templates(nodes: list[core.Core]) -> Iterable[Diagnostic]:
-    """Calls of `format` with more or fewer values than its template has places: a fault whenever they run."""
+    """Warn about calls of `format` whose number of values differs from that of the placeholders; each is a
+    fault.
+    """
     for node in nodes:
         if not (isinstance(node, core.Apply) and isinstance(node.callee, core.Library) and node.args):
             continue
@@ -291,7 +298,7 @@ def _unreachable(nodes: list[core.Core]) -> Iterable[Diagnostic]:
         kind = type(node)
         if kind in core.LEAVES:
             continue
-        # Only these can never end, unless something inside them never ends.
+        # Only `Fail` and `Recur` never return by themselves; any other node only because of a node inside it.
         if (ends or kind is core.Fail or kind is core.Recur) and _never_ends(node, ends):
             ends.add(node)
         if isinstance(node, core.If) and isinstance(node.test, core.Literal) and node.test.span is not None:
@@ -313,7 +320,7 @@ def _unreachable(nodes: list[core.Core]) -> Iterable[Diagnostic]:
 
 
 def _is_own(node: core.Core, around: Span | None) -> bool:
-    """Whether the author wrote this node, rather than a form or macro."""
+    """Whether the author wrote this node; other nodes come from forms and macros."""
     return node.span is not None and node.span != around
 
 

@@ -1,6 +1,6 @@
 """Table of forms: the heads of lists that are not functions.
 
-One row for each form: its name, pattern, meaning, and the handler that turns a use into core.
+A row has the name of a form, its pattern, its meaning, and the handler that expands a use to core.
 `spec/language.md` has the same rows (a test compares them). Must not contain: the handlers, which
 register themselves (`expand/*_forms.py`).
 """
@@ -20,28 +20,32 @@ from .scope import Scope
 
 @frozen(eq=False)
 class Body:
-    """Request to expand a body, in a scope that was made for it. An empty body is an error."""
+    """Request to expand a body in its own new scope. An empty body is an error."""
 
     data: Sequence[Datum]
     scope: Scope
     span: Span | None
 
 
-# A handler runs as a generator. It yields what is to be expanded, gets core for it, and returns core, so
-# that the depth of a program needs no stack. It can yield a datum with its scope, a `Body`, or another
-# handler's generator. Its first argument is the expansion context (`expand/expansion.py`).
+# A handler is a generator: it yields the parts to expand, receives their core, and returns core, so that
+# nested programs need no Python stack. It can yield a datum with its scope, a `Body`, or the generator of
+# another handler. Its first argument is the expansion context (`expand/expansion.py`).
 Steps: TypeAlias = Generator[Any, Any, Core]
 Handler: TypeAlias = Callable[[Any, Form, Scope], Steps]
-# The core of a form's name where it is used as a value, at a span.
+# Core for a form's name used as a value, at a span.
 AsValue: TypeAlias = Callable[[Span | None], Core]
 
 
 @frozen(eq=False)
 class FormRow:
-    """A form. `least`..`most` operands (None: any number); `usage` is its pattern.
+    """A form.
 
-    is_bindable: a program may use its name for a variable, which hides the form.
-    is_internal: for `stdlib/` alone. as_value: its name as a value; None if it has none.
+    Attributes:
+        usage: its pattern.
+        least, most: minimum and maximum number of operands; most None: any number.
+        is_bindable: whether a program may use its name for a variable, which hides the form.
+        is_internal: whether only `stdlib/` may use it.
+        as_value: its name as a value; None if it has no value.
     """
 
     name: str

@@ -1,7 +1,8 @@
 """`syntax-rules`: patterns, matching and templates (R7RS 4.3.2), with all forms of ellipsis.
 
-Patterns and templates are compiled once, checked then, and are shallow (`MAX_NESTING`), so matching
-and filling recurse over them, never over what they are given.
+Patterns and templates are compiled and checked once. Their nesting is limited (`MAX_NESTING`), so matching
+and
+filling recurse over them, never over the operands of a use.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class BadMacro(Exception):
 
 
 class TooLarge(Exception):
-    """An expansion would exceed the limit of data."""
+    """An expansion would exceed the limit of created data."""
 
 
 # --- patterns ---------------------------------------------------------------------------------
@@ -41,14 +42,14 @@ class Wild:
 
 @frozen(eq=False)
 class Capture:
-    """Matches anything and keeps it under a name."""
+    """Pattern variable: matches any datum and stores it under a name."""
 
     name: Identifier
 
 
 @frozen(eq=False)
 class Word:
-    """A literal: matches an identifier that means the same."""
+    """Literal: matches an identifier with the same meaning."""
 
     name: Identifier
 
@@ -60,7 +61,7 @@ class Constant:
 
 @frozen(eq=False)
 class Row:
-    """A list: items, then any number of `repeated`, then more items, then a tail."""
+    """List pattern: items, then any number of `repeated`, then more items, then a tail."""
 
     before: tuple[Pattern, ...]
     repeated: Pattern | None
@@ -95,7 +96,9 @@ class Keep:
 
 @frozen(eq=False)
 class Many:
-    """Items once for each match of the variables `over`; `levels` ellipses follow it."""
+    """Repeated template: one copy for each match of the variables `over`. levels: number of ellipses
+    after it.
+    """
 
     item: Template
     levels: int
@@ -121,7 +124,7 @@ class Rule:
 
 @frozen(eq=False)
 class SyntaxRules:
-    """A macro: its rules, and the scope its templates' own names are looked up in."""
+    """A macro: its rules, and the scope in which names of its templates are resolved."""
 
     name: str
     rules: tuple[Rule, ...]
@@ -129,9 +132,9 @@ class SyntaxRules:
     span: Span | None
 
     def expand(self, use: Form, scope: Scope, room: int) -> tuple[Datum, int] | None:
-        """The expansion of a use and the number of data created; None if no rule matches.
+        """Expand a use; return the expansion and the number of created data, or None if no rule matches.
 
-        TooLarge where it would make more than `room`.
+        room: maximum number of created data. Raises TooLarge.
         """
         for rule in self.rules:
             found: dict[Identifier, Any] = {}
@@ -142,7 +145,7 @@ class SyntaxRules:
 
 
 def compile_rules(name: str, datum: Form, scope: Scope) -> SyntaxRules:
-    """The macro that a `(syntax-rules (literal…) (pattern template)…)` form describes; BadMacro."""
+    """Compile a form `(syntax-rules (literal…) (pattern template)…)` to a macro. Raises BadMacro."""
     items = datum.items[1:]
     ellipsis: Identifier = ELLIPSIS
     if items and (own := identifier_of(items[0])) is not None:
@@ -177,7 +180,7 @@ def compile_rules(name: str, datum: Form, scope: Scope) -> SyntaxRules:
 
 
 class _PatternReader:
-    """Compiles one pattern; `depths` gives the number of ellipses around each variable."""
+    """Compiler of one pattern. depths: number of ellipses around each variable."""
 
     def __init__(self, literals: set[Identifier], ellipsis: Identifier, scope: Scope) -> None:
         self.literals = literals
@@ -265,7 +268,7 @@ class _TemplateReader:
             return Fill(name)
         items = datum.items
         if len(items) == 2 and datum.tail is None and self.is_ellipsis(items[0]):
-            # (... template): the template as it is.
+            # (... template): `...` in the template has no meaning.
             return _TemplateReader(self.depths, None).read(items[1], depth, nesting + 1)
         out: list[Template | Many] = []
         index = 0
@@ -288,7 +291,7 @@ class _TemplateReader:
 
 
 def _names(template: Template | Many) -> list[Identifier]:
-    """The pattern variables in a template."""
+    """Return the pattern variables of a template."""
     found: dict[Identifier, None] = {}
     todo: list[Template | Many] = [template]
     while todo:
@@ -387,7 +390,7 @@ def _captures(pattern: Pattern) -> list[Identifier]:
 
 
 class _Filler:
-    """One expansion: the same alias for the same name throughout."""
+    """State of one expansion; it uses one alias for each name."""
 
     def __init__(self, found: dict[Identifier, Any], home: Scope, place: Place, room: int) -> None:
         self.found = found
@@ -443,7 +446,7 @@ class _Filler:
 
 
 class UnevenRepeat(Exception):
-    """Two pattern variables that are repeated together matched different numbers of items."""
+    """Pattern variables that are repeated together matched sequences of different lengths."""
 
     def __init__(self, names: list[str]) -> None:
         self.names = names

@@ -26,7 +26,7 @@ LETREC = "(letrec ((name function)…) body…)"
 
 @frozen(eq=False)
 class Define:
-    """A definition found in a body: its variable, and the steps to its value in a scope."""
+    """A definition in a body: its variable, and the steps that expand its value in a scope."""
 
     binding: Binding
     value: Callable[[Scope], Steps]
@@ -57,7 +57,7 @@ def make_lambda(
     scope: Scope,
     name: str = "",
 ) -> Steps:
-    """A function of the parameters `items` and, for what is left over, `rest`."""
+    """Create a function. items: its parameters. rest: the parameter for the remaining arguments."""
     inside = Scope(scope, function=FunctionMark(name))
     required: list[Binding] = []
     optionals: list[tuple[Binding, Core]] = []
@@ -127,7 +127,7 @@ def is_repeated(x: Context, identifier: Identifier, item: Datum, scope: Scope) -
 
 
 def definition(x: Context, datum: Form) -> tuple[Datum, Callable[[Scope], Steps]]:
-    """What a `define` defines and the steps to its value."""
+    """Return the target of a `define` and the steps that expand its value."""
     target, body = datum.items[1], datum.items[2:]
     if isinstance(target, Form) and target.items:
         name = target.items[0]
@@ -141,7 +141,7 @@ def definition(x: Context, datum: Form) -> tuple[Datum, Callable[[Scope], Steps]
     if len(body) != 1:
         help = f"write {DEFINE}"
         if len(body) > 1 and isinstance(body[0], Form) and all(map(identifier_of, body[0].items)):
-            # The parameters stand behind the name, as in other languages.
+            # The parameters follow the name, as in other languages.
             help = f"write (define {show(Form((target, *body[0].items)), limit=60)} body…)"
         x.error("bad-form", f"`define` takes one value for a name, not {len(body)}", datum.span, help=help)
         body = ()
@@ -161,11 +161,11 @@ def expand_define(x: Context, datum: Form, scope: Scope) -> Steps:
 
 @form("bind", "(bind name value)", "Define a variable from here on, or assign it; returns the value.", 2, 2)
 def expand_bind(x: Context, datum: Form, scope: Scope) -> Steps:
-    """Inside another form: the variable belongs to the function or `let` around it."""
+    """Expand a `bind` inside another form: the variable belongs to the surrounding function or `let`."""
     identifier = x.may_bind(datum.items[1])
     if identifier is None:
         return (yield datum.items[2], scope)
-    # A function sees the name it gets; any other value is computed before there is the variable.
+    # A function sees its own name; other values are computed before the variable exists.
     binding = _bind_target(x, identifier, datum, scope) if is_lambda(x, datum.items[2], scope) else None
     value = yield datum.items[2], scope
     if binding is None:
@@ -184,13 +184,13 @@ def is_lambda(x: Context, datum: Datum, scope: Scope) -> bool:
 
 
 def _bind_target(x: Context, identifier: Identifier, datum: Form, scope: Scope) -> Binding:
-    """The variable that a `bind` sets: one of this function's body, or a new one."""
+    """Return the variable that a `bind` sets: a variable of this function's body, or a new one."""
     frame = scope.frame
     binding = None
     for around in scope.chain():
         known = around.names.get(identifier)
         if isinstance(known, Binding):
-            # A variable of this function's body, or of a loop between here and there.
+            # A variable of this function's body, or of a loop in between.
             binding = known
         if binding is not None or around is frame.scope:
             break
@@ -237,7 +237,7 @@ def expand_set(x: Context, datum: Form, scope: Scope) -> Steps:
 
 
 def is_internal(x: Context, identifier: Identifier) -> bool:
-    """Whether a macro of `stdlib/` put this identifier here."""
+    """Whether a macro of `stdlib/` inserted this identifier."""
     return getattr(identifier, "scope", None) is x.inner
 
 
@@ -245,7 +245,7 @@ def is_internal(x: Context, identifier: Identifier) -> bool:
 
 
 def read_bindings(x: Context, clause: Datum, usage: str) -> list[tuple[Datum, Datum]]:
-    """The (name, value) pairs of a binding list; reports the items that are none."""
+    """Return the (name, value) pairs of a binding list; report invalid items."""
     pairs: list[tuple[Datum, Datum]] = []
     if not isinstance(clause, Form) or clause.tail is not None:
         x.error("bad-binding", "a list of bindings is expected here", clause.span, help=f"write {usage}")
@@ -259,8 +259,8 @@ def read_bindings(x: Context, clause: Datum, usage: str) -> list[tuple[Datum, Da
         )
         value = clause.items[1]
         if isinstance(value, Form) and value.items and (other := identifier_of(value.items[0])):
-            # Perhaps a binding itself, after a name without a value, as in Emacs Lisp.
-            x.doubtful.add(other.name)
+            # It may be a binding that follows a name without a value, as in Emacs Lisp.
+            x.foreign_definitions.add(other.name)
         return [(clause.items[0], value)]
     names = clause.items[::2]
     if len(clause.items) > 2 and len(clause.items) % 2 == 0 and all(map(identifier_of, names)):
@@ -285,7 +285,7 @@ def read_bindings(x: Context, clause: Datum, usage: str) -> list[tuple[Datum, Da
 
 
 def bind_all(x: Context, names: list[Datum], scope: Scope, *, is_local: bool = True) -> list[Binding | None]:
-    """A variable for each name; None for what cannot be bound."""
+    """Create a variable for each name; None for a name that cannot be bound."""
     bindings: list[Binding | None] = []
     for name in names:
         identifier = x.may_bind(name)
@@ -297,14 +297,14 @@ def bind_all(x: Context, names: list[Datum], scope: Scope, *, is_local: bool = T
 
 
 def named(value: Core, binding: Binding) -> Core:
-    """The value; a function without a name gets the name of its variable."""
+    """Return the value; a function without a name gets the name of its variable."""
     if isinstance(value, Lambda) and not value.name:
         return attrs.evolve(value, name=binding.name)
     return value
 
 
 def join(bindings: list[Binding | None], values: list[Core]) -> tuple[tuple[Binding, Core], ...]:
-    """Variables with their values; a value whose variable is wrong is still evaluated."""
+    """Pair variables with their values; a value without a valid variable is still evaluated."""
     pairs = []
     for binding, value in zip(bindings, values, strict=True):
         binding = binding or Binding("")
@@ -313,7 +313,7 @@ def join(bindings: list[Binding | None], values: list[Core]) -> tuple[tuple[Bind
 
 
 class SiblingNames:
-    """Names of a parallel binding list, which are not visible in the list's values."""
+    """Names of a parallel binding list, which are not visible in the values of the list."""
 
     def __init__(self, form_name: str, names: list[str]) -> None:
         self.form_name = form_name
@@ -321,7 +321,7 @@ class SiblingNames:
         self.index = 0
 
     def __call__(self, name: str) -> str | None:
-        """Why a name of the list is not visible; None for any other name."""
+        """Return the reason why a name of the list is not visible; None for any other name."""
         if name not in self.names:
             return None
         distance = self.names.index(name) - self.index
@@ -335,7 +335,7 @@ class SiblingNames:
 
 
 def expand_inits(x: Context, pairs: list[tuple[Datum, Datum]], scope: Scope, form_name: str) -> Any:
-    """The values of a parallel binding list, in order."""
+    """Expand the values of a parallel binding list, in order."""
     siblings = SiblingNames(form_name, [name_text(name) for name, _ in pairs])
     outside = Scope(scope, hidden=siblings)
     values: list[Core] = []

@@ -1,7 +1,7 @@
-"""Expansion of bodies: of functions, of `let` forms, of programs and the files they import.
+"""Expansion of bodies: of functions, of `let` forms, of programs and of imported files.
 
-A body is processed in two passes. The first declares the names that it defines, so that they are
-visible in the whole body; the second expands its forms in order.
+A body is expanded in two passes. The first pass declares the names that the body defines, so that they are
+visible in the whole body; the second pass expands its forms in order.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _DECLARING = frozenset({"begin", "progn", "define", "define-syntax", "bind", "im
 
 @frozen(eq=False)
 class Bind:
-    """A `bind` that is one of the body's own forms."""
+    """A `bind` directly in a body."""
 
     datum: Form
     identifier: Identifier
 
 
 def expand_body(x: Context, body: Body) -> Steps:
-    """The core of a body; nil, with an error, for an empty one."""
+    """Expand a body; an empty body is an error, with nil as its value."""
     if not body.data:
         message = "the body is empty"
         x.error("empty-body", message, body.span, help="write the value of the body, or `nil`")
@@ -54,7 +54,7 @@ def expand_body(x: Context, body: Body) -> Steps:
 def expand_unit(
     x: Context, unit: Unit, data: Iterable[Datum], prelude: list[tuple[Binding, Core]] | None = None
 ) -> Steps:
-    """The core of a body. `prelude`: entries of imported files, which run before it; read after expansion."""
+    """Expand a body. prelude: entries of imported files, which run before it; read after the expansion."""
     yield fill_unit(x, unit, data)
     entries = unit.entries
     late: list[tuple[Binding, Core]] = [(binding, Literal(None)) for binding in unit.frame.late]
@@ -65,7 +65,7 @@ def expand_unit(
             body = last
             entries = entries[:-1]
         elif binding not in unit.definitions:
-            # A body that ends in a `bind` gives its value.
+            # The value of a body that ends in a `bind` is the bound value.
             binding.references += 1
             body = Variable(binding, span=last.span)
     # The program's own node has no span, which distinguishes it from nodes that forms created.
@@ -88,7 +88,7 @@ def fill_unit(x: Context, unit: Unit, data: Iterable[Datum]) -> Steps:
     """Expand a body's forms into `unit.entries`."""
     found: Any = yield _declare_names(x, unit, data)
     for entry in found:
-        # In a session a variable that is defined again has its old value until then.
+        # In a session, a variable that is defined again keeps its old value until then.
         if isinstance(entry, Define) and (x.session is None or entry.binding not in x.session.valued):
             x.pending.add(entry.binding)
     functions: dict[int, Binding] = {}
@@ -121,10 +121,10 @@ def fill_unit(x: Context, unit: Unit, data: Iterable[Datum]) -> Steps:
 def _declare_functions(
     x: Context, unit: Unit, found: list[Any], start: int, declared: dict[int, Binding]
 ) -> int:
-    """Declare the variables of the `bind`s of lambdas that follow one another from `start` on.
+    """Declare the variables of consecutive `bind`s of lambdas, beginning at index `start`.
 
-    As with `define`, the functions see their own name and those of the others. `declared` gets the new
-    variables, by the places of their forms. Returns the place of the first other form.
+    As with `define`, the functions see their own name and those of the others. `declared` receives the new
+    variables, by the index of their form. Returns the index of the next other form.
     """
     for at, entry in enumerate(islice(found, start, None), start):
         if not isinstance(entry, Bind) or not is_lambda(x, entry.datum.items[2], unit.scope):
@@ -139,7 +139,7 @@ def _new_variable(x: Context, unit: Unit, entry: Bind) -> Binding:
 
 
 def _bound(x: Context, unit: Unit, entry: Bind, value: Core) -> tuple[Binding, Core]:
-    """A new variable, or a new value for an old one."""
+    """Return a new variable with its value, or a new value for an existing variable."""
     known = unit.scope.names.get(entry.identifier)
     if isinstance(known, Binding):
         known.is_assigned = True
@@ -190,7 +190,7 @@ def _declare_names(x: Context, unit: Unit, data: Iterable[Datum]) -> Generator[A
 
 
 def _note_foreign_definition(x: Context, datum: Form) -> None:
-    """Remember the name that a form of another language would define."""
+    """Record the name that a form of another language would define."""
     names = [identifier_of(item) for item in datum.items[:2]]
     if len(names) < 2 or names[0] is None or names[0].name not in DEFINING:
         return
@@ -198,7 +198,7 @@ def _note_foreign_definition(x: Context, datum: Form) -> None:
     if isinstance(target, Form) and target.items:
         names[1] = identifier_of(target.items[0])
     if names[1] is not None:
-        x.doubtful.add(names[1].name)
+        x.foreign_definitions.add(names[1].name)
 
 
 def _declare_variable(x: Context, unit: Unit, datum: Form, found: list[Any]) -> None:
@@ -270,7 +270,7 @@ def _import(x: Context, unit: Unit, operand: Datum) -> Generator[Any, Any, None]
     exports = yield _module(x, path, operand.span)
     for identifier, meaning in exports.items():
         if identifier in unit.imported and unit.scope.names[identifier] is meaning:
-            continue  # from a file that was imported before, perhaps by another spelling of its path
+            continue  # already imported from this file, perhaps with another spelling of its path
         if _is_new(x, unit, identifier, operand):
             unit.scope.names[identifier] = meaning
             unit.imported[identifier] = path

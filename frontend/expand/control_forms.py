@@ -38,7 +38,7 @@ TRY = "(try body… (catch name handler…) (finally body…)), with `catch` or 
 
 
 def use(binding: Binding, datum: Datum) -> Variable:
-    """A reference to a variable that a form created."""
+    """Return a reference to a variable that a form created."""
     binding.references += 1
     return Variable(binding, span=datum.span)
 
@@ -165,7 +165,7 @@ def expand_cond(x: Context, datum: Form, scope: Scope) -> Steps:
 
 
 def _without_brackets(x: Context, datum: Form, index: int) -> Core:
-    """Report a clause of `cond` that is no list: as a rule a value, or a test and its value."""
+    """Report a clause of `cond` that is not a list; it is usually a value, or a test without brackets."""
     clauses = datum.items[1:]
     clause = clauses[index]
     written = f"(test {show(clause, limit=60)})"
@@ -278,12 +278,12 @@ def expand_loop(x: Context, datum: Form, scope: Scope) -> Steps:
 
 
 def is_count(value: object) -> bool:
-    """Whether a value is a whole number, 0 or more; a float may be one, as for `integer?`."""
+    """Whether a value is a whole number, 0 or more; floats with a whole value count, as for `integer?`."""
     return (type(value) is int or (type(value) is float and value.is_integer())) and value >= 0
 
 
 def _checked_count(count: Core, scope: Scope, clause: Datum) -> Core:
-    """The count with a run-time check; a wrong count is a fault."""
+    """Return the count with a run-time check; an invalid count is a fault."""
     if isinstance(count, Literal):
         return count
     binding = Binding("count", None, scope.function)
@@ -446,7 +446,7 @@ def _catch(x: Context, core: Core, clause: Form, scope: Scope) -> Steps:
 
 
 def _finally(core: Core, clause: Form, scope: Scope) -> Steps:
-    """The clean-up becomes a function, called after the body and after a fault."""
+    """Compile the clean-up to a function, which is called after the body and after a fault."""
     function = FunctionMark("finally")
     inside = Scope(scope, function=function)
     body = yield expand_all(clause.items[1:], inside, clause)

@@ -40,7 +40,7 @@ USAGE = (
     '[(output_format (type "json") (schema "…") (repair true))] [(history_config (name value)…)])'
 )
 _TEXTS = ("instructions", "subtype", "description", "model", "runner", "on_unknown", "system", "criteria")
-# Texts that can be written as symbols.
+# Clauses whose text can be written as a symbol.
 _WORDS = ("subtype", "model", "runner", "on_unknown")
 # Symbols in data that mean no value.
 _NOTHING = (Symbol("nil"), Symbol("null"))
@@ -56,7 +56,7 @@ def expand_defatom(x: Context, datum: Form, scope: Scope) -> Steps:
 
 
 def read_defatom(x: Context, datum: Form, scope: Scope) -> tuple[Identifier, Signature] | None:
-    """The task that a form defines, and its name; None where the name is wrong."""
+    """Return the task that a form defines, with its name; None if the name is invalid."""
     identifier = identifier_of(datum.items[1])
     if identifier is None:
         x.error("bad-binding", "the name of the task is expected here", datum.items[1].span)
@@ -68,7 +68,7 @@ def read_defatom(x: Context, datum: Form, scope: Scope) -> tuple[Identifier, Sig
         return None
     reader = _Reader(x, scope)
     task = reader.task(identifier.name, datum)
-    # Its file is one of the program's sources anyway.
+    # Without a source: the file is one of the program's sources.
     return identifier, task.signature(None, datum.items[1].span)
 
 
@@ -149,7 +149,7 @@ class _Reader:
             self.x.error("unknown-placeholder", message, span, "here", help)
 
         for name in [parameter.name for parameter in inputs]:
-            # The notation of Python or of the shell, where the task names the parameter nowhere else.
+            # The notation of Python or of the shell, if the task does not use the parameter otherwise.
             start = text.find(f"{{{name}}}")
             if start >= 0 and f"{{{{{name}" not in text:
                 start -= text[max(start - 1, 0)] == "$"
@@ -159,7 +159,7 @@ class _Reader:
                 self.x.warn("unknown-placeholder", message, span, "not replaced", f"write `{{{{{name}}}}}`")
 
     def within(self, datum: Datum, text: str, start: int, end: int) -> Span | None:
-        """The span of a part of a string; the span of the string where escapes hide it."""
+        """Return the span of a part of a string; the span of the string if escapes make it unknown."""
         span = datum.span
         source = next((item for item in self.x.sources if span and item.path == span.path), None)
         if span is None or source is None:
@@ -242,7 +242,7 @@ class _Reader:
         for name, datum in self.settings(clause, tuple(HISTORY_SETTINGS)).items():
             value = self.data(datum)
             if value is None or value == () or value in _NOTHING:
-                continue  # as if it were left out
+                continue  # treated as omitted
             problem = check_setting(HISTORY_SETTINGS, name, value)
             if problem is not None:
                 self.x.error("unknown-setting", problem, datum.span)
@@ -267,7 +267,7 @@ class _Reader:
         return found
 
     def word(self, datum: Datum | None, default: str) -> str:
-        """A string, or a symbol for its name."""
+        """Return a string, or the name of a symbol."""
         if datum is None:
             return default
         datum = unquoted(datum)
@@ -280,7 +280,7 @@ class _Reader:
         return default
 
     def data(self, datum: Datum) -> Any:
-        """The value of a datum, without a quote around it."""
+        """Return the value of a datum, without its quote."""
         try:
             return value_of(unquoted(datum))
         except ValueError:
@@ -289,14 +289,14 @@ class _Reader:
 
 
 def unquoted(datum: Datum) -> Datum:
-    """A datum without a quote before it: nothing in the clauses is evaluated."""
+    """Return a datum without its quote; nothing in the clauses is evaluated."""
     if isinstance(datum, Form) and datum.head is Symbol("quote") and len(datum.items) == 2:
         return datum.items[1]
     return datum
 
 
 def _rows(clause: Form) -> tuple[Datum, ...]:
-    """The rows of `(clause row…)` or of `(clause (row…))`, which may be quoted."""
+    """Return the rows of `(clause row…)` or `(clause (row…))`, which may be quoted."""
     rows = clause.items[1:]
     only = unquoted(rows[0]) if len(rows) == 1 else None
     if isinstance(only, Form) and (only is not rows[0] or identifier_of_first(only) is None):
@@ -305,12 +305,12 @@ def _rows(clause: Form) -> tuple[Datum, ...]:
 
 
 def identifier_of_first(datum: Datum) -> Identifier | None:
-    """The identifier that a form begins with."""
+    """Return the identifier at the head of a form."""
     return identifier_of(datum.items[0]) if isinstance(datum, Form) and datum.items else None
 
 
 def _find(source: Source, span: Span, needle: str, before: int) -> Span:
-    """The span of the occurrence of `needle` that follows `before` others; `span` if there is none."""
+    """Return the span of the occurrence of `needle` after `before` other ones; `span` if there is none."""
     lines = Lines(source)
     text = source.text or ""
     at = lines.offset(span.line, span.column) - 1

@@ -1,7 +1,7 @@
-"""Expansion context: scopes, variables, limits and findings of one program under expansion.
+"""Expansion context: scopes, variables, limits and diagnostics of one program under expansion.
 
-Form handlers get a context and nothing else of the expander: they bind and look up names, expand
-macros at the head of a form, and report. What they want expanded they yield (`core/forms.py`).
+Form handlers know only the context, not the expander: they bind and look up names, expand macros at the
+head of a form, and report errors. They yield the parts to expand (`core/forms.py`).
 Must not contain: the expansion of forms (`expander`) and of bodies (`bodies`).
 """
 
@@ -30,19 +30,22 @@ from ..tasks.signature import Signature
 from .foreign_names import explain
 from .task_functions import Called, function_of
 
-# Limit of findings in one program: a hostile file could produce millions.
+# Maximum number of diagnostics for one program; a malicious file could produce millions.
 MAX_FINDINGS = 100
 MAX_SUGGESTIONS = 20
-# Forms whose names may be meant as functions of values.
-_OF_VALUES = frozenset(("and", "or", "if", "when", "unless"))
+# Forms that users may expect to be functions.
+_FUNCTION_LIKE_FORMS = frozenset(("and", "or", "if", "when", "unless"))
 
 
 @frozen
 class Limits:
-    """Limits of expansion; a macro that expands without end is reported.
+    """Limits of expansion, which find macros that expand without end.
 
-    expansions: uses of macros. data: data their templates made. depth: handlers at work inside one another,
-    two or three for a form. nesting: brackets inside one another, in a text.
+    Attributes:
+        expansions: maximum number of macro expansions.
+        data: maximum number of data that templates create.
+        depth: maximum nesting of active handlers; a form needs two or three.
+        nesting: maximum nesting of brackets in a text.
     """
 
     expansions: int = 250_000
@@ -52,7 +55,7 @@ class Limits:
 
     @classmethod
     def of(cls, expansions: int | None = None, nesting: int | None = None) -> Limits:
-        """Limits derived from numbers of expansions and of nesting; None is the default."""
+        """Derive the limits from numbers of expansions and of nesting; None: default."""
         expansions, nesting = expansions or cls().expansions, nesting or MAX_DEPTH
         return cls(expansions, 8 * expansions, 100 * max(nesting, MAX_DEPTH), nesting)
 
@@ -61,11 +64,13 @@ class Limits:
 class Environment:
     """Surroundings of a program: arguments, imports, loops, tools and tasks.
 
-    parameters: variables given from outside, in the order of the program's parameters.
-    load: finds the source that an `import` names, from the path as written and the importing file's path;
-    CompileError where it cannot be read. None: imports are errors.
-    run_loop: finds the loop of a `run-loop` of that file and reports errors itself. None: an error.
-    declared: the tools and tasks around it; None: those that are built in.
+    Attributes:
+        parameters: variables given from outside, in the order of the program's parameters.
+        load: returns the source of an `import`, from the path as written and the importing file's path;
+            raises
+            CompileError. None: imports are errors.
+        run_loop: returns the loop of a `run-loop` in a file; it reports errors itself. None: an error.
+        declared: declared tools and tasks; None: the built-in ones.
     """
 
     parameters: tuple[str, ...] = ()
@@ -76,7 +81,7 @@ class Environment:
 
 
 class Abandoned(Exception):
-    """A limit was reached and reported; expansion ends."""
+    """Expansion ended because of a limit, which is reported."""
 
 
 @frozen(eq=False)
@@ -94,9 +99,9 @@ class DynamicName:
 
 
 class Session(Protocol):
-    """Interactive session, as the expander sees it: its scope, and what its inputs define.
+    """Interactive session as seen by the expander: its scope, and the names that its inputs define.
 
-    expected: names that later inputs define. valued: variables that earlier inputs defined.
+    expected: names that later inputs must define. valued: variables that earlier inputs defined.
     """
 
     top: Scope
@@ -104,14 +109,16 @@ class Session(Protocol):
     valued: Collection[Binding]
 
     def variable(self, identifier: Identifier, span: Span | None) -> Binding:
-        """The variable of a definition at the top level: the existing one of this name, or a new one."""
+        """Return the variable of a definition at the top level: the existing variable of this name, or a new
+        one.
+        """
 
     def promise(self, identifier: Identifier, span: Span | None) -> Binding:
-        """The variable of a name that is not defined yet."""
+        """Return the variable of a name that is not defined yet."""
 
 
 def root_scope() -> Scope:
-    """The outermost scope: the library and the forms."""
+    """Return the outermost scope: the library and the forms."""
     root = Scope(None)
     for name in LIBRARY:
         if name not in PRIVATE:
@@ -123,7 +130,7 @@ def root_scope() -> Scope:
 
 
 class Context:
-    """Expansion of one program: its scopes and variables, and the findings so far."""
+    """Expansion of one program: its scopes, variables and diagnostics."""
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
@@ -149,11 +156,12 @@ class Context:
         self.prelude: list[tuple[Binding, Core]] = []
         # The dynamic variables that the program uses.
         self.dynamic: dict[str, Binding] = {}
-        # The tools and tasks there are, and those that the program calls.
+        # The declared tools and tasks, and those that the program calls.
         self.declared = environment.declared or TaskRegistry()
         self.called: dict[str, Called] = {}
-        # Names that a form of another language would define: the form is reported, not their uses.
-        self.doubtful: set[str] = set()
+        # Names that forms of other languages would define: only the form is reported, not the uses of the
+        # name.
+        self.foreign_definitions: set[str] = set()
         # Tasks that the program defines itself, in all its files.
         self.tasks: dict[str, Signature] = {}
         self.expansions = 0
@@ -161,7 +169,7 @@ class Context:
         self.suggestions = 0
         # The span of the current form.
         self.place: Span | None = None
-        # The interactive session, where the program is one input of it.
+        # Interactive session, if the program is one of its inputs.
         self.session: Session | None = None
 
     # --- data -----------------------------------------------------------------------------------
@@ -173,12 +181,12 @@ class Context:
         return self.reference(identifier, datum.span, scope)
 
     def head_meaning(self, datum: Form, scope: Scope) -> Any:
-        """The meaning of a form's head; None if it is unbound or not an identifier."""
+        """Return the meaning of a form's head; None if it is unbound or not an identifier."""
         identifier = identifier_of(datum.items[0]) if datum.items else None
         return None if identifier is None else scope.find(identifier)
 
     def expand_head(self, datum: Datum, scope: Scope) -> Datum:
-        """A datum after expansion of all macros at its head."""
+        """Expand all macros at the head of a datum."""
         while type(datum) is Form and datum.items:
             identifier = identifier_of(datum.items[0])
             if identifier is None:
@@ -190,7 +198,7 @@ class Context:
         return datum
 
     def expand_once(self, macro: SyntaxRules, datum: Form, scope: Scope) -> Datum:
-        """One step of a macro."""
+        """Expand a macro once."""
         self.expansions += 1
         if self.expansions > self.limits.expansions:
             self.abandon(macro, datum, f"more than {self.limits.expansions} macro expansions")
@@ -251,9 +259,9 @@ class Context:
     # --- names ----------------------------------------------------------------------------------
 
     def find(self, identifier: Identifier, scope: Scope) -> Any:
-        """The meaning of a name, including tools and tasks; None if it is unbound.
+        """Return the meaning of a name, including tools and tasks; None if it is unbound.
 
-        A tool takes precedence over a task, even over one that the program defines.
+        A tool takes precedence over a task, even over a task that the program defines.
         """
         meaning = scope.find(identifier)
         if meaning is not None and type(meaning) is not Signature:
@@ -261,7 +269,7 @@ class Context:
         return self.declared.find(base_symbol(identifier).name, meaning)
 
     def task_function(self, signature: Signature, span: Span | None) -> Variable:
-        """A tool or task as a value: the function that calls it."""
+        """Return a tool or task as a value: the function that calls it."""
         called = self.called.get(signature.name)
         if called is None:
             mark = FunctionMark(signature.name)
@@ -282,7 +290,7 @@ class Context:
         return Variable(binding, span=span)
 
     def reference(self, identifier: Identifier, span: Span | None, scope: Scope) -> Core:
-        """A name as a value."""
+        """Return the core of a name used as a value."""
         meaning = self.find(identifier, scope)
         if type(meaning) is Signature:
             return self.task_function(meaning, span)
@@ -305,20 +313,20 @@ class Context:
             help = f"to pass it on, wrap it: (lambda (x) ({name} …))"
             if name == "do":
                 help = "the body follows the test: write (while test body…)"
-            elif type(meaning) is FormRow and name not in _OF_VALUES:
+            elif type(meaning) is FormRow and name not in _FUNCTION_LIKE_FORMS:
                 help = f"write {meaning.usage}"
             what = "macro" if type(meaning) is SyntaxRules else "form"
             self.error("form-as-value", f"`{name}` is a {what}, not a value", span, help=help)
         return Literal(None)
 
     def may_promise(self, identifier: Identifier, scope: Scope) -> bool:
-        """Whether an unbound name can still be defined before it is asked for: in a session's functions."""
+        """Whether an unbound name can still be defined before its use: in the functions of a session."""
         return (
             self.session is not None and scope.function is not self.main and explain(identifier.name) is None
         )
 
     def _promised(self, session: Session, identifier: Identifier, span: Span | None, scope: Scope) -> Binding:
-        """The forward-declared variable of a name that is not defined yet."""
+        """Return the forward-declared variable of a name that is not defined yet."""
         name = identifier.name
         if name not in session.expected:
             self.warn(
@@ -331,7 +339,7 @@ class Context:
         return session.promise(base_symbol(identifier), span)
 
     def dynamic_variable(self, meaning: DynamicName) -> Binding:
-        """The variable of the whole program that a dynamic name is."""
+        """Return the global variable of a dynamic name."""
         binding = self.dynamic.get(meaning.name)
         if binding is None:
             binding = self.dynamic[meaning.name] = Binding(meaning.name, None, self.main)
@@ -340,7 +348,9 @@ class Context:
         return binding
 
     def check_use(self, binding: Binding, span: Span | None, scope: Scope) -> None:
-        """Report a use of a variable before it has a value, but for functions: they may be called later."""
+        """Report a use of a variable before it has a value, except in functions, which may be called
+        later.
+        """
         if binding in self.pending and binding.owner is scope.function:
             self.error(
                 "used-before-definition",
@@ -353,7 +363,7 @@ class Context:
 
     def report_unbound(self, identifier: Identifier, span: Span | None, scope: Scope) -> None:
         name = identifier.name
-        if name in self.doubtful:
+        if name in self.foreign_definitions:
             return
         why = None
         for around in scope.chain():
@@ -368,7 +378,7 @@ class Context:
         )
 
     def suggestion(self, name: str, scope: Scope) -> str | None:
-        """Help for an unknown name; None after a number of calls, because the search is slow."""
+        """Return help for an unknown name; None after `MAX_SUGGESTIONS` calls, because the search is slow."""
         self.suggestions += 1
         if self.suggestions > MAX_SUGGESTIONS:
             return None
@@ -383,17 +393,17 @@ class Context:
         return f"did you mean `{found}`?" if found else f"define it before: (define {name} …)"
 
     def is_foreign(self, identifier: Identifier, scope: Scope) -> bool:
-        """Whether an unbound name is one of another language, which is reported as such."""
+        """Whether an unbound name is known from another language, which is reported as such."""
         return scope.find(identifier) is None and explain(identifier.name) is not None
 
     def is_like_form(self, name: str) -> bool:
-        """Whether an unbound name was most likely meant to be a form's."""
+        """Whether an unbound name is most likely a misspelt form."""
         if explain(name) is not None:
             return True
         return len(name) > 3 and self.suggestions < MAX_SUGGESTIONS and nearest(name, FORMS) is not None
 
     def may_bind(self, datum: Datum) -> Identifier | None:
-        """The identifier a datum binds, None (and a finding) where it cannot."""
+        """Return the identifier that a datum binds; None, with an error, if it cannot be bound."""
         identifier = identifier_of(datum)
         if identifier is None:
             self.error("bad-binding", "a name is expected here", datum.span, help="a name is a symbol")
@@ -410,7 +420,7 @@ class Context:
         return identifier
 
     def why_reserved(self, name: str) -> str | None:
-        """Why no variable can have a name; None if one can."""
+        """Return the reason why no variable can have a name; None if it can."""
         row = FORMS.get(name)
         if row is not None and not row.is_bindable:
             return "is the name of a form"
@@ -421,7 +431,7 @@ class Context:
     def bind(
         self, identifier: Identifier, span: Span | None, scope: Scope, *, is_local: bool = False
     ) -> Binding:
-        """A new variable in a scope; `is_local`: say so if it is never used."""
+        """Create a variable in a scope. is_local: whether to warn if it is unused."""
         if self.session is not None and scope is self.session.top:
             binding = self.session.variable(identifier, span)
         else:
@@ -460,7 +470,7 @@ class Context:
         )
 
     def refuse_place(self, id: DiagnosticId, message: str, datum: Form, help: str | None = None) -> Steps:
-        """Report a form at a place where it is not allowed; the steps of its handler."""
+        """Return steps that report a form at a place where it is not allowed."""
         yield from ()
         return self.error(id, message, datum.span, help=help)
 
