@@ -1,4 +1,4 @@
-"""Tools of MCP servers: real ones over stdio, listed, called, lost and found again; `spec/mcp.md`."""
+"""Tools of MCP servers: real servers over stdio, listed, called, lost and restarted; `spec/mcp.md`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from llc.runtime.host.processes import is_alive, start_time
 from llc.runtime.models import helper_process
 from llc.runtime.project import configuration
 
-# Not imported here, which takes longer than most modules of tests.
+# `mcp` is not imported here, as its import takes longer than most test modules.
 pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="the extra `mcp` is not installed")
 SERVER = Path(__file__).with_name("mcp_tools_server.py")
 BY_HAND = Path(__file__).with_name("mcp_by_hand_server.py")
@@ -62,8 +62,8 @@ def are_gone(*processes: int) -> bool:
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project that knows what the real server `t`, and `h` and `slow` by hand, offer."""
+def listed_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with the listing of the real server `t`, and hand-written listings of `h` and `slow`."""
     folder = tmp_path_factory.mktemp("known")
     (folder / ".loops").mkdir()
     with pytest.MonkeyPatch.context() as patch:
@@ -81,10 +81,10 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def project(tmp_path: Path, known: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same, of its own."""
+def project(tmp_path: Path, listed_project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the project for one test."""
     folder = tmp_path / "project"
-    shutil.copytree(known / ".loops", folder / ".loops")
+    shutil.copytree(listed_project / ".loops", folder / ".loops")
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("LLC_TEST_TOKEN", "t-1")
@@ -93,23 +93,23 @@ def project(tmp_path: Path, known: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    """One for all: a server takes its time to start."""
+    """A world for all tests of the module, as a server takes time to start."""
     world = World()
     yield world
     world.close()
 
 
 @pytest.fixture
-def value(known: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> Value:
-    """What a program gives; its servers are those of the other tests."""
-    monkeypatch.chdir(known)
+def value(listed_project: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> Value:
+    """Evaluates a program in the listed project; all tests share the servers."""
+    monkeypatch.chdir(listed_project)
     monkeypatch.setenv("LLC_TEST_TOKEN", "t-1")
     Path("pids").touch()
     return lambda text: llc.evaluate(text, world=world)
 
 
 def refused(text: str) -> str:
-    """What is wrong with a program."""
+    """The compile error of a program."""
     with pytest.raises(CompileError) as caught:
         llc.compile(text, "<flow>.sexp")
     return "\n".join(f"{found.id}: {found.message} ({found.help})" for found in caught.value.diagnostics)
@@ -118,8 +118,8 @@ def refused(text: str) -> str:
 # --- listings -----------------------------------------------------------------------------------
 
 
-def test_a_listing_tells_what_can_be_called(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Types, choices, what is required: checked before anything runs."""
+def test_calls_are_checked_against_the_listing(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Types, choices and required parameters are checked before execution."""
     assert dispatch.command("llc", ["mcp", "list", "t", "--json"]) == 0
     (row,) = json.loads(capfd.readouterr().out)
     tools = {tool["name"]: tool for tool in row["tools"]}
@@ -147,16 +147,15 @@ def test_a_listing_tells_what_can_be_called(project: Path, capfd: pytest.Capture
     assert not Path("pids").exists()
 
 
-def test_without_a_listing_a_program_is_told_to_refresh(project: Path) -> None:
-    """Once for each server; and again where the server's command is another one."""
+def test_a_missing_listing_is_reported_with_the_refresh_command(project: Path) -> None:
+    """Once for each server, and again if the command of the server changed."""
     configure(t=by_file(SERVER, cwd="."))
     assert "its command has changed" in refused("(mcp:t.count)")
     Path(".loops/.cache/mcp/t.json").unlink()
     assert refused("(list (mcp:t.add 1 2) (mcp:t.count))").count("run: llc mcp refresh t") == 1
 
 
-def test_a_task_line_is_told_to_refresh_too(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """As a program is."""
+def test_a_task_line_reports_a_missing_listing(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     Path(".loops/.cache/mcp/t.json").unlink()
     for name, says in (
         ("mcp:t.add", "run: llc mcp refresh t"),
@@ -167,15 +166,15 @@ def test_a_task_line_is_told_to_refresh_too(project: Path, capfd: pytest.Capture
         assert says in capfd.readouterr().err
 
 
-def test_a_listing_that_is_damaged_is_told(project: Path) -> None:
-    """As one that is to be asked for again."""
+def test_a_damaged_listing_is_reported(project: Path) -> None:
+    """The error suggests to refresh it."""
     for text in ("", "{", "[]", '{"digest": 5}', '{"digest": null, "tools": [5]}'):
         Path(".loops/.cache/mcp/t.json").write_text(text)
         assert "run: llc mcp refresh t" in refused("(mcp:t.count)")
 
 
-def test_a_server_that_cannot_be_asked_is_told(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """One after the other; what could be asked is kept."""
+def test_servers_that_cannot_be_listed_are_reported(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """All of them are reported, and the listings of the other servers are kept."""
     configure(none={"command": "no-such-server"}, ends={"command": "false"}, h=by_file(BY_HAND))
     assert dispatch.command("llc", ["mcp", "refresh"]) == 1
     told = capfd.readouterr().out
@@ -195,10 +194,10 @@ OFFERS = (
 
 
 @pytest.mark.parametrize("offers", OFFERS, ids=range(len(OFFERS)))
-def test_whatever_a_server_offers_is_survived(
+def test_any_offer_of_a_server_is_listed_or_refused(
     project: Path, offers: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Names that would steer a terminal, endless ones, schemas that are none: listed or refused, no crash."""
+    """Names with control characters, very long names, malformed schemas."""
     Path("offers").write_text(json.dumps(offers))
     configure(h=by_file(BY_HAND))
     code = dispatch.command("llc", ["mcp", "refresh"])
@@ -222,7 +221,7 @@ def test_whatever_a_server_offers_is_survived(
     ],
 )  # fmt: skip
 def test_a_schema_becomes_parameters(schema: Any, parameters: Any) -> None:
-    """What is required comes first; a name that a program cannot write leaves all of them open."""
+    """Required parameters come first; a name that a program cannot write leaves all parameters unchecked."""
     made = signature("s", {"name": "t", "inputSchema": schema}, None).parameters
     assert (made and [(one.name, one.type, one.is_required) for one in made]) == parameters
 
@@ -239,8 +238,8 @@ def test_a_schema_becomes_parameters(schema: Any, parameters: Any) -> None:
         ("mcp: {a: {command: x, arg: [y]}}", "unknown-key"),
     ],
 )
-def test_what_is_wrong_with_a_server_is_said(project: Path, text: str, finding: str) -> None:
-    """With its place in the configuration."""
+def test_a_malformed_server_configuration_is_a_diagnostic(project: Path, text: str, finding: str) -> None:
+    """It has a span."""
     Path(".loops/config.yaml").write_text(text)
     with pytest.raises(CompileError, match=finding):
         configuration.load("")
@@ -250,7 +249,7 @@ def test_what_is_wrong_with_a_server_is_said(project: Path, text: str, finding: 
 
 
 def test_results_are_values(project: Path) -> None:
-    """Numbers, texts, maps; the server lives as long as the run, and ends with it."""
+    """Numbers, texts and maps; the server ends with the run."""
     Path(".loops/flow.sexp").write_text(
         """
         (list (mcp:t.add (x 1) (y 2)) (mcp:t.greet "Ada") (mcp:t.greet "Ada" (greeting "Hi"))
@@ -267,8 +266,8 @@ def test_results_are_values(project: Path) -> None:
     assert are_gone(pid)
 
 
-def test_what_a_tool_says_is_a_fault(value: Value) -> None:
-    """`try` catches it; the server goes on."""
+def test_an_error_of_a_tool_is_a_fault(value: Value) -> None:
+    """`try` catches it, and the server continues."""
     kind, before, after = value(
         """
         (let ((before (mcp:t.count)))
@@ -286,8 +285,8 @@ def answer(result: Any) -> str:
 WELL = answer({"content": [{"type": "text", "text": "well"}]})
 
 
-def test_a_server_that_ends_is_a_fault_and_is_started_again(value: Value) -> None:
-    """The fault tells what it wrote last, however much that was."""
+def test_a_crashed_server_is_a_fault_and_is_restarted(value: Value) -> None:
+    """The message has the last lines of its error output."""
     kind, message, again = value(
         f"""
         (let ((fault (try (mcp:h.die) (catch e e))))
@@ -299,13 +298,13 @@ def test_a_server_that_ends_is_a_fault_and_is_started_again(value: Value) -> Non
     assert len(message) < 2000
 
 
-def test_the_time_it_takes_to_start_is_not_the_calls(value: Value) -> None:
-    """The server takes longer to start than a call of it may take."""
+def test_the_start_of_a_server_does_not_count_for_the_timeout(value: Value) -> None:
+    """The server takes longer to start than the timeout of a call."""
     assert value(f"(mcp:slow.say {WELL})") == "well"
 
 
-def test_a_server_that_hangs_is_given_up_and_started_again(value: Value) -> None:
-    """By its `timeout`; it would not hear the next call either, so another one gets that."""
+def test_a_hanging_server_is_ended_and_restarted(value: Value) -> None:
+    """By its `timeout`; the next call gets a new server."""
     assert value(f"(mcp:slow.say {WELL})") == "well"
     hung = pids()[-1]
     assert value(f"""(list (try (mcp:slow.hang) (catch e (get e "kind"))) (mcp:slow.say {WELL}))""") == [
@@ -324,8 +323,8 @@ def test_a_server_that_hangs_is_given_up_and_started_again(value: Value) -> None
     ],
     ids=["another-shape", "an-error", "garbage"],
 )
-def test_an_answer_that_is_none_is_a_fault(value: Value, text: str, kind: str) -> None:
-    """And the next one is heard."""
+def test_a_malformed_answer_is_a_fault(value: Value, text: str, kind: str) -> None:
+    """The next call succeeds."""
     told = value(
         f"""
         (list (try (mcp:slow.say {json.dumps(text)}) (catch e (get e "kind")))
@@ -335,8 +334,7 @@ def test_an_answer_that_is_none_is_a_fault(value: Value, text: str, kind: str) -
     assert told == [kind, "well"]
 
 
-def test_an_answer_that_is_too_large_is_a_fault(value: Value, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no value of a program."""
+def test_a_too_large_answer_is_a_fault(value: Value, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(helper_process, "MAX_ANSWER", 1 << 20)
     kind, message, again = value(
         f"""
@@ -348,8 +346,7 @@ def test_an_answer_that_is_too_large_is_a_fault(value: Value, monkeypatch: pytes
     assert "longer than 1 MiB" in message
 
 
-def test_what_is_no_listing_is_told(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """What is wrong with it, in a line."""
+def test_a_malformed_listing_is_reported(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     Path("offers").write_text(json.dumps({"tools": [{"name": 5, "inputSchema": ANY}]}))
     configure(h=by_file(BY_HAND))
     assert dispatch.command("llc", ["mcp", "refresh"]) == 1
@@ -358,8 +355,8 @@ def test_what_is_no_listing_is_told(project: Path, capfd: pytest.CaptureFixture[
     assert told.count("\n") == 1
 
 
-def test_a_tool_that_has_gone_is_a_fault(value: Value) -> None:
-    """What the server offers now counts, whatever was known of it when compiling."""
+def test_a_removed_tool_is_a_fault(value: Value) -> None:
+    """The present tools of the server count, not those of the listing at compile time."""
     listing = Path(".loops/.cache/mcp/t.json")
     text = listing.read_text()
     listing.write_text(text.replace('"name": "count"', '"name": "gone"'))
@@ -373,7 +370,7 @@ def test_a_tool_that_has_gone_is_a_fault(value: Value) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_run_leaves_no_server(project: Path, number: int) -> None:
-    """Not after kill -9 of the run, not after an interrupt in the middle of a call."""
+    """Neither after SIGKILL of the run nor after an interrupt during a call."""
     Path(".loops/flow.sexp").write_text("(mcp:h.hang)")
     started = subprocess.Popen(
         [sys.executable, "-m", "llc", "run", "flow", "--quiet"],
@@ -388,18 +385,17 @@ def test_a_killed_run_leaves_no_server(project: Path, number: int) -> None:
     assert are_gone(*pids())
 
 
-def test_a_scripted_world_answers_for_a_server(project: Path) -> None:
-    """By the tool's name; nothing is started."""
+def test_a_scripted_world_replaces_a_server(project: Path) -> None:
+    """A rule names the tool; no server is started."""
     Path("world.yaml").write_text("- {tool: 'mcp:t.add', args: {x: 1}, value: 41}\n")
     Path(".loops/flow.sexp").write_text("(mcp:t.add 1 2)")
     assert llc.run("flow", script="world.yaml").value == 41
     assert not Path("pids").exists()
 
 
-def test_without_the_package_the_error_says_what_to_install(
+def test_without_the_package_the_error_names_the_extra(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is an extra."""
     Path("mcp").mkdir()
     Path("mcp/__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'mcp'\", name='mcp')\n")
     monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
@@ -454,7 +450,7 @@ states:
 
 
 def test_a_state_calls_a_tool(project: Path) -> None:
-    """With values of the run; the end of the call is the verdict, the value of the tool its output."""
+    """With values of the run; the end of the call is the verdict, the value of the tool the output."""
     Path(".loops/x.yaml").write_text(CALLS)
     assert llc.run("x").final_state == "absent"
     added, greeted, *errors = Path("shown").read_text().splitlines()
@@ -464,8 +460,8 @@ def test_a_state_calls_a_tool(project: Path) -> None:
     assert "out of cheese" in "\n".join(errors[1:])
 
 
-def test_a_state_waits_for_a_tool_as_long_as_it_may(project: Path) -> None:
-    """`timeout` of the state is a verdict, that of the loop ends the loop."""
+def test_timeouts_of_state_and_loop_end_a_tool_call(project: Path) -> None:
+    """The timeout of the state is a verdict, that of the loop ends the loop."""
     text = STATE.format(action="t/wait", params="{seconds: 600}").replace("timeout: 30", "timeout: 0.2")
     Path(".loops/x.yaml").write_text(text)
     assert llc.run("x").final_state == "late"

@@ -43,7 +43,7 @@ def models() -> Iterator[ModelServer]:
 def use(
     installed: Callable[[str], Path], project_dir: Path, monkeypatch: pytest.MonkeyPatch, models: ModelServer
 ) -> Callable[[str], None]:
-    """Puts a program on PATH, with a clean home that knows only the model server."""
+    """Puts a program on PATH, with a clean home whose only model server is the test server."""
 
     def use(name: str) -> None:
         program = installed(BRIDGES.get(name, name.removesuffix("-acp")))
@@ -56,8 +56,8 @@ def use(
     return use
 
 
-class Seen:
-    """What an agent was seen to do."""
+class Observed:
+    """The observed activity of an agent."""
 
     def __init__(self) -> None:
         self.activities: list[AgentActivity] = []
@@ -66,23 +66,23 @@ class Seen:
         return [activity for activity in self.activities if activity.kind == kind]
 
 
-def each(*names: str, left_out: tuple[str, ...] = ("opencode",)) -> pytest.MarkDecorator:
-    """For each of these agents; without `make agents` not for those that are left out."""
+def each_agent(*names: str, left_out: tuple[str, ...] = ("opencode",)) -> pytest.MarkDecorator:
+    """Parametrise by these agents; those in `left_out` run only in `make agents`."""
     return pytest.mark.parametrize("name", [name for name in names if IS_LARGE or name not in left_out])
 
 
-ALL = each(*AGENTS, left_out=())
-FAST = each(*AGENTS, left_out=("opencode", "gemini"))
+ALL = each_agent(*AGENTS, left_out=())
+FAST = each_agent(*AGENTS, left_out=("opencode", "gemini"))
 
 
 @ALL
-def test_it_uses_tools_and_writes_files(
+def test_an_agent_uses_tools_and_writes_files(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
-    """Text, a shell command, a file: in the project, in the record, and counted."""
+    """Text, a shell command and a file are in the project and in the record, and usage is counted."""
     use(name)
     models.then(Shell("echo ran > shell.txt"), Write(os.path.abspath("new.txt"), "fresh"), Say("All done."))
-    seen = Seen()
+    seen = Observed()
     result = perform("agent", {"on_agent": seen.activities.append}, agent=name, command="Do it.")
     assert "error" not in result, result
     assert Path("shell.txt").read_text() == "ran\n"
@@ -98,10 +98,10 @@ def test_it_uses_tools_and_writes_files(
 
 
 @FAST
-def test_a_refused_key_ends_it_with_the_remedy(
+def test_a_refused_key_is_an_error_with_a_fix(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
-    """At once, however often the agent would try again."""
+    """At once, without the agent's own retries."""
     use(name)
     models.then(Fail(401, "invalid api key"))
     began = time.monotonic()
@@ -112,10 +112,10 @@ def test_a_refused_key_ends_it_with_the_remedy(
 
 
 @pytest.mark.parametrize("name", ["claude", "codex"])
-def test_a_rate_limit_is_named(
+def test_a_rate_limit_is_reported(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
-    """Those of opencode and gemini are silent."""
+    """opencode and gemini do not report rate limits."""
     use(name)
     models.then(Fail(429, "You are out of requests", retry_after=7200))
     result = perform("agent", agent=name, command="Do it.", timeout_s=60, quota={"on": "fail"})
@@ -123,19 +123,19 @@ def test_a_rate_limit_is_named(
 
 
 @pytest.mark.parametrize("name", ["claude", "codex"])
-def test_a_quota_that_is_used_up_is_waited_for(
+def test_an_exhausted_quota_is_waited_for(
     name: str,
     use: Callable[[str], None],
     models: ModelServer,
     perform: Perform,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One effect: a tool, no quota, a wait, and the same session continues to the end."""
+    """One effect: a tool, an exhausted quota, a wait, and the same session continues to the end."""
     use(name)
     monkeypatch.setattr(breakers, "BACKOFF_S", (2.0,))
     limit = Fail(429, "You are out of requests", retry_after=7200)
     models.then(Shell("echo ran >> shell.txt"), limit, Say("All done."))
-    seen = Seen()
+    seen = Observed()
     result = perform("agent", {"on_agent": seen.activities.append}, agent=name, command="Do it.")
     assert "error" not in result, result
     assert result["output"].rstrip("\n") == "All done."
@@ -144,11 +144,11 @@ def test_a_quota_that_is_used_up_is_waited_for(
     assert breakers.open_breakers() == []
 
 
-@each("opencode", "gemini")
-def test_an_agent_that_repeats_silently_is_stopped_when_idle(
+@each_agent("opencode", "gemini")
+def test_an_agent_that_retries_silently_is_stopped_when_idle(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
-    """It says nothing of the quota, so no breaker is opened."""
+    """It does not report the quota, so no circuit breaker opens."""
     use(name)
     models.then(*[Fail(429, "You are out of requests", retry_after=7200)] * 9)
     result = perform("agent", agent=name, command="Do it.", idle_timeout_s=20, quota={"on": "fail"})
@@ -164,7 +164,7 @@ def test_an_agent_that_repeats_silently_is_stopped_when_idle(
 def test_a_refused_tool_is_an_error(
     name: str, permissions: str, step: Any, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
-    """Though the program exits with 0."""
+    """Although the program exits with 0."""
     use(name)
     models.then(step, Say("I was not permitted to."))
     result = perform("agent", agent=name, command="Do it.", permissions=permissions)
@@ -174,10 +174,10 @@ def test_a_refused_tool_is_an_error(
 
 
 @FAST
-def test_silence_ends_it(
+def test_idle_timeout_ends_a_silent_agent(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
-    """`idle_timeout`: nothing on the stream, and nothing of it is left."""
+    """No process of the agent remains."""
     use(name)
     models.then(Hang())
     result = perform("agent", agent=name, command="Do it.", timeout_s=60, idle_timeout_s=6)
@@ -186,10 +186,10 @@ def test_silence_ends_it(
 
 
 @FAST
-def test_an_interrupt_ends_its_tools_too(
+def test_an_interrupt_ends_the_tools_of_an_agent(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform, interrupt: Interrupt
 ) -> None:
-    """A shell command of an agent has a session of its own, and would live on."""
+    """A shell command of an agent has its own session."""
     use(name)
     models.then(Shell("touch begun; sleep 15; touch survived"), Say("done"))
 
@@ -208,7 +208,7 @@ def test_an_interrupt_ends_its_tools_too(
 def test_a_session_continues(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
-    """With what was said before; and only the new tokens count."""
+    """With its history; only the new tokens count."""
     use(name)
     models.then(Say("I remember."))
     first = perform("agent", agent=name, command="The word is elderflower.")
@@ -221,11 +221,11 @@ def test_a_session_continues(
     assert again["usage"]["input_tokens"] == 1500
 
 
-@each("claude", "codex", "opencode")
+@each_agent("claude", "codex", "opencode")
 def test_a_session_is_forked(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
-    """The copy has what was said before, and the session that was copied has nothing of the copy."""
+    """The copy has the history of the original session, which does not change."""
     use(name)
     models.then(Say("I remember."))
     first = perform("agent", agent=name, command="The word is elderflower.")
@@ -241,17 +241,17 @@ def test_a_session_is_forked(
     assert "4711" not in json.dumps(models.requests[-1])
 
 
-ACP = each("opencode-acp", "gemini-acp", left_out=("opencode-acp",))
+ACP = each_agent("opencode-acp", "gemini-acp", left_out=("opencode-acp",))
 
 
 @ACP
-def test_by_the_protocol_it_uses_tools_and_continues(
+def test_an_acp_agent_uses_tools_and_continues_its_session(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
-    """Agent Client Protocol: text, a shell command, a file, what it used; and the session goes on."""
+    """Agent Client Protocol: text, a shell command, a file and the usage."""
     use(name)
     models.then(Shell("echo ran > shell.txt"), Write(os.path.abspath("new.txt"), "fresh"), Say("All done."))
-    seen = Seen()
+    seen = Observed()
     result = perform("agent", {"on_agent": seen.activities.append}, agent=name, command="Say elderflower.")
     assert "error" not in result, result
     assert Path("shell.txt").read_text() == "ran\n"
@@ -284,7 +284,7 @@ def test_by_the_protocol_it_uses_tools_and_continues(
 def test_permissions_are_answered_by_the_kind_of_tool(
     name: str, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
-    """`edit`: the file, and not the shell; the refusal names the tool and the remedy."""
+    """`edit` allows the file and not the shell; the refusal names the tool and the fix."""
     use(name)
     models.then(Write(os.path.abspath("new.txt"), "fresh"), Shell("touch made"), Say("I may not."))
     result = perform("agent", agent=name, command="Do it.", permissions="edit")
@@ -330,7 +330,7 @@ def test_silence_and_its_tools_end_by_the_protocol(
         ("codex-acp", "plan", ""),
     ],
 )
-def test_a_bridge_to_the_protocol(
+def test_an_acp_bridge(
     name: str, permissions: str, done: str, use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
     """Claude Code and Codex by packages of the protocol: tools, refusals, and the session continues."""
@@ -361,13 +361,13 @@ constraints:
 """
 
 
-@each("claude", "codex", "opencode")
+@each_agent("claude", "codex", "opencode")
 def test_one_line_changes_the_agent_of_a_loop(
     name: str, use: Callable[[str], None], models: ModelServer, project_dir: Path
 ) -> None:
-    """The same loop repairs a failing test with each.
+    """The same loop repairs a failing test with each agent.
 
-    The repaired file has another size: Python takes a file of one size and one second for unchanged.
+    The repaired file has another size: Python considers a file of the same size and second unchanged.
     """
     use(name)
     (project_dir / ".loops" / "green.yaml").write_text(LOOP.format(agent=name))
@@ -383,10 +383,10 @@ def test_one_line_changes_the_agent_of_a_loop(
     assert "AssertionError: 0 != 2" in json.dumps(models.requests[0])
 
 
-def test_a_loop_names_the_command_of_an_agent_with_the_protocol(
+def test_a_loop_names_the_command_of_an_acp_agent(
     use: Callable[[str], None], models: ModelServer, project_dir: Path
 ) -> None:
-    """`agent: {acp: [...]}` needs no file of an agent."""
+    """`agent: {acp: [...]}` needs no agent file."""
     use("gemini-acp")
     (project_dir / ".loops" / "job.yaml").write_text(
         "name: job\ninitial: fix\nagent: {acp: [gemini, --acp, --skip-trust]}\nstates:\n"
@@ -403,9 +403,9 @@ def test_a_loop_names_the_command_of_an_agent_with_the_protocol(
 def test_a_person_answers_an_agent(
     use: Callable[[str], None], models: ModelServer, project_dir: Path
 ) -> None:
-    """`permissions: ask` by the protocol: the shell is allowed and the file is not, with `llc answer`."""
+    """`permissions: ask` by the protocol: with `llc answer` the shell is allowed and the file is refused."""
     use("opencode-acp")
-    # Its own settings allow everything unless they say otherwise.
+    # The agent's default settings allow all tools.
     config = Path(os.environ["OPENCODE_CONFIG"])
     asking = {"permission": {"bash": "ask", "edit": "ask"}}
     config.write_text(json.dumps(json.loads(config.read_text()) | asking))
@@ -443,10 +443,10 @@ def _output(words: list[str]) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120).stdout
 
 
-def test_tokens_have_a_price_where_the_model_has_one(
+def test_the_price_of_the_model_applies_to_an_agent_without_cost(
     use: Callable[[str], None], models: ModelServer, perform: Perform
 ) -> None:
-    """Codex states no cost: the price of the loop's model counts, at most; cached tokens count as others."""
+    """Codex states no cost; the price of the loop's model is an upper bound, as cached tokens count fully."""
     use("codex")
     models.then(Say("Done."))
     result = perform("agent", agent="codex", command="Do it.", model="gpt-5.5")

@@ -34,7 +34,7 @@ STUBBORN = SLOW.replace("echo first line", "trap '' TERM; echo first line")
 
 @pytest.fixture
 def spawn(project_dir: Path) -> Spawn:
-    """Start llc on a terminal of a given width, in a project with one slow loop."""
+    """Starts llc on a terminal of a given width, in a project with a slow loop."""
     (project_dir / ".loops" / "slow.yaml").write_text(SLOW)
     (project_dir / ".loops" / "stubborn.yaml").write_text(STUBBORN.replace("name: slow", "name: stubborn"))
 
@@ -50,7 +50,7 @@ def action_pid() -> int:
 
 
 def test_the_running_action_shows_live_output_and_a_spinner(spawn: Spawn) -> None:
-    """Lines come as they are written; the unended line stands with the elapsed time below them."""
+    """Lines are shown as they are written; the partial line and the elapsed time are below."""
     child = spawn("run", "slow")
     child.expect_exact("first line")
     child.expect(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] 0\.\ds partial")
@@ -60,22 +60,22 @@ def test_the_running_action_shows_live_output_and_a_spinner(spawn: Spawn) -> Non
     assert exit_code(child) == 0
 
 
-def test_nothing_of_the_spinner_is_left(spawn: Spawn) -> None:
-    """When the run is over the screen holds headers, output, routes and the last line."""
+def test_the_spinner_is_removed_at_the_end(spawn: Spawn) -> None:
+    """The screen has headers, output, routes and the last line."""
     child = spawn("run", "slow", width=200)
     child.expect(r"0\.\ds partial")
     shown = child.before + child.after
     Path("go").touch()
     child.expect(pexpect.EOF)
     shown += child.before
-    left = screen_of(shown)
-    assert left[0].startswith("[1/50] a → echo first line;")
-    assert left[1:5] == ["       first line", "       partialend", "       → done", ""]
-    assert re.fullmatch(r"Loop completed: done \(1 iteration, \d+\.\ds\)", left[5])
+    screen = screen_of(shown)
+    assert screen[0].startswith("[1/50] a → echo first line;")
+    assert screen[1:5] == ["       first line", "       partialend", "       → done", ""]
+    assert re.fullmatch(r"Loop completed: done \(1 iteration, \d+\.\ds\)", screen[5])
 
 
-def test_live_output_is_dim_unless_colour_is_unwanted(spawn: Spawn) -> None:
-    """Output is dim on a terminal; with NO_COLOR there is no colour but still a spinner."""
+def test_live_output_is_dim_unless_no_color_is_set(spawn: Spawn) -> None:
+    """With NO_COLOR there is still a spinner."""
     child = spawn("run", "slow")
     child.expect_exact("\x1b[2m       first line\x1b[0m")
     child.sendintr()
@@ -99,8 +99,8 @@ def test_a_dumb_terminal_gets_plain_lines(spawn: Spawn) -> None:
 
 
 @pytest.mark.parametrize("width", [8, 30])
-def test_a_narrow_terminal_is_not_overflowed(spawn: Spawn, width: int) -> None:
-    """Headers and the spinner are cut to the width, so that a rewritten line stays one line."""
+def test_lines_are_shortened_to_a_narrow_terminal(spawn: Spawn, width: int) -> None:
+    """A rewritten line must not wrap."""
     child = spawn("run", "slow", width=width)
     child.expect_exact("⠙")
     Path("go").touch()
@@ -113,8 +113,8 @@ def test_a_narrow_terminal_is_not_overflowed(spawn: Spawn, width: int) -> None:
     assert all(len(part) < width for part in spun), spun
 
 
-def test_ctrl_c_ends_the_action_and_leaves_a_run_that_goes_on(spawn: Spawn) -> None:
-    """Exit code 130, the action's group is gone, and the resume command that is shown works."""
+def test_ctrl_c_ends_the_action_and_leaves_a_resumable_run(spawn: Spawn) -> None:
+    """Exit code 130, the action's process group ends, and the printed resume command works."""
     child = spawn("run", "slow")
     pid = action_pid()
     child.sendintr()
@@ -130,8 +130,7 @@ def test_ctrl_c_ends_the_action_and_leaves_a_run_that_goes_on(spawn: Spawn) -> N
     assert exit_code(child) == 0
 
 
-def test_a_second_ctrl_c_kills_what_does_not_listen(spawn: Spawn) -> None:
-    """An action that ignores TERM is killed by the second Ctrl-C."""
+def test_a_second_ctrl_c_kills_an_action_that_ignores_sigterm(spawn: Spawn) -> None:
     child = spawn("run", "stubborn")
     pid = action_pid()
     child.sendintr()
@@ -140,8 +139,8 @@ def test_a_second_ctrl_c_kills_what_does_not_listen(spawn: Spawn) -> None:
     assert not is_running(pid)
 
 
-def test_being_asked_to_end_is_like_ctrl_c(spawn: Spawn) -> None:
-    """SIGTERM ends the action and leaves a resumable run."""
+def test_sigterm_is_handled_like_ctrl_c(spawn: Spawn) -> None:
+    """It ends the action and leaves a resumable run."""
     process = subprocess.Popen(
         [sys.executable, "-m", "llc", "run", "slow"],
         stdout=subprocess.PIPE,
@@ -157,8 +156,7 @@ def test_being_asked_to_end_is_like_ctrl_c(spawn: Spawn) -> None:
     assert not is_running(pid)
 
 
-def test_ctrl_c_while_json_is_asked_for_still_answers(spawn: Spawn) -> None:
-    """An interrupted `run --json` writes its one object."""
+def test_an_interrupted_run_with_json_prints_its_result(spawn: Spawn) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "llc", "run", "slow", "--json"],
         stdout=subprocess.PIPE,
@@ -172,8 +170,8 @@ def test_ctrl_c_while_json_is_asked_for_still_answers(spawn: Spawn) -> None:
     assert out.count("\n") == 1
 
 
-def test_resume_asks_about_an_action_that_was_cut_off(spawn: Spawn) -> None:
-    """on_unknown: ask. In a terminal the person decides."""
+def test_resume_asks_about_an_action_in_doubt(spawn: Spawn) -> None:
+    """With `on_unknown: ask` in a terminal, the user decides."""
     text = SLOW.replace("    next: done\n", "    next: done\n    on_unknown: ask\n")
     Path(".loops/slow.yaml").write_text(text)
     process = subprocess.Popen([sys.executable, "-m", "llc", "run", "slow", "-q"])

@@ -28,8 +28,8 @@ def project(tmp_path: Path) -> Path:
 
 
 @given(st.text())
-def test_a_hostile_name_stays_inside(name: str) -> None:
-    """Whatever a loop is called, its file name is one short visible component."""
+def test_a_hostile_name_is_a_safe_file_name(name: str) -> None:
+    """The file name of any loop is one short visible path component."""
     safe = slug(name)
     assert os.path.basename(safe) == safe
     assert not safe.startswith((".", "-"))
@@ -37,14 +37,14 @@ def test_a_hostile_name_stays_inside(name: str) -> None:
     assert safe.isprintable()
 
 
-def test_a_sensible_name_is_kept() -> None:
-    """Letters, digits, dots, dashes and underscores stand in run names as they are."""
+def test_a_plain_name_is_unchanged() -> None:
+    """Letters, digits, dots, dashes and underscores are unchanged in run names."""
     assert slug("fix-types_2.0") == "fix-types_2.0"
     assert slug("../../etc/passwd") == "etc-passwd" or "/" not in slug("../../etc/passwd")
 
 
 def test_the_loops_of_a_project_are_its_yaml_files(project: Path) -> None:
-    """Hidden files, compiled FSMs and other files are no loops."""
+    """Hidden files, compiled FSMs and other files are not loops."""
     assert loop_files(str(project)) == {
         "fix-types": ".loops/fix-types.yml",
         "lint-fix": ".loops/lint-fix.yaml",
@@ -52,7 +52,7 @@ def test_the_loops_of_a_project_are_its_yaml_files(project: Path) -> None:
 
 
 def test_a_name_resolves_into_the_loops_folder(project: Path) -> None:
-    """A name is .loops/<name>.yaml or .yml; a path is itself."""
+    """A name is `.loops/<name>.yaml` or `.yml`; a path is used as it is."""
     assert resolve_loop("lint-fix", str(project)) == ".loops/lint-fix.yaml"
     assert resolve_loop("fix-types", str(project)) == ".loops/fix-types.yml"
     assert resolve_loop(".loops/old.fsm.yaml", str(project)) == ".loops/old.fsm.yaml"
@@ -74,7 +74,6 @@ def test_a_name_resolves_into_the_loops_folder(project: Path) -> None:
 def test_an_unknown_target_is_refused_with_a_suggestion(
     project: Path, target: str, id: str, help: str
 ) -> None:
-    """The error says what was looked for and what was probably meant."""
     with pytest.raises(UserError) as caught:
         resolve_loop(target, str(project))
     assert caught.value.id == id
@@ -83,7 +82,7 @@ def test_an_unknown_target_is_refused_with_a_suggestion(
 
 
 def test_a_file_named_without_its_folder_gets_a_hint(project: Path) -> None:
-    """A file beside us that is named like a loop is pointed at."""
+    """A file in the working folder has the name that was given for a loop."""
     (project / "job").write_text("")
     with pytest.raises(UserError) as caught:
         resolve_loop("job", str(project))
@@ -91,8 +90,8 @@ def test_a_file_named_without_its_folder_gets_a_hint(project: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["directory", "pipe", "dangling"])
-def test_what_is_no_file_is_called_what_it_is(project: Path, kind: str) -> None:
-    """A name behind which something else stands is not suggested to itself."""
+def test_a_loop_that_is_not_a_regular_file_is_reported(project: Path, kind: str) -> None:
+    """A directory, a pipe or a dangling link is not suggested as a loop."""
     path = project / ".loops" / "odd.yaml"
     if kind == "directory":
         path.mkdir()
@@ -110,8 +109,8 @@ def test_what_is_no_file_is_called_what_it_is(project: Path, kind: str) -> None:
     assert caught.value.message == f"`.loops/odd.yaml` {expected[kind]}"
 
 
-def begun(project: Path, name: str, seconds: float | None = None, path: str = "") -> RunFolder:
-    """A run that is on record."""
+def recorded_run(project: Path, name: str, seconds: float | None = None, path: str = "") -> RunFolder:
+    """A run with a journal."""
     run = RunFolder.create(str(project), name, seconds)
     start = {"event": "run_start", "program": name, "path": path, "ts": "2024-01-15T10:30:00.000Z"}
     Path(run.journal).write_bytes(journal.seal(start))
@@ -119,7 +118,7 @@ def begun(project: Path, name: str, seconds: float | None = None, path: str = ""
 
 
 def test_a_run_folder_is_named_after_loop_and_time(project: Path) -> None:
-    """<name>-YYYYMMDD-HHMMSS-xxxx, and its files after the loop."""
+    """`<name>-YYYYMMDD-HHMMSS-xxxx`, and its files are named after the loop."""
     runs.make_running_folder(str(project))
     run = RunFolder.create(str(project), "lint-fix", 1705314600)
     assert run.id.startswith("lint-fix-20240115-103000-")
@@ -128,14 +127,13 @@ def test_a_run_folder_is_named_after_loop_and_time(project: Path) -> None:
     assert run.state.endswith("/lint-fix.state.json")
 
 
-def test_two_runs_begun_at_once_have_two_folders(project: Path) -> None:
-    """The last four digits tell runs of the same moment apart."""
+def test_runs_of_the_same_second_have_different_folders(project: Path) -> None:
+    """The last four digits distinguish them."""
     runs.make_running_folder(str(project))
     assert len({RunFolder.create(str(project), "x", 0).id for _ in range(50)}) == 50
 
 
 def test_a_finished_run_moves_to_the_history(project: Path) -> None:
-    """finish() moves the folder; the run is then no more among the running."""
     runs.make_running_folder(str(project))
     run = RunFolder.create(str(project), "x")
     run.finish()
@@ -145,25 +143,25 @@ def test_a_finished_run_moves_to_the_history(project: Path) -> None:
 
 
 def test_the_last_unfinished_run_of_a_loop_is_found(project: Path) -> None:
-    """A loop's name means its latest unfinished run; a run's id means that run."""
+    """The name of a loop selects its latest unfinished run; an id selects that run."""
     runs.make_running_folder(str(project))
-    first = begun(project, "lint-fix", 1000)
-    last = begun(project, "lint-fix", 2000)
-    begun(project, "lint-fix-more", 3000)
+    first = recorded_run(project, "lint-fix", 1000)
+    last = recorded_run(project, "lint-fix", 2000)
+    recorded_run(project, "lint-fix-more", 3000)
     assert find_unfinished("lint-fix", str(project)).id == last.id
     assert find_unfinished(first.id, str(project)).id == first.id
 
 
 def test_a_run_is_found_by_the_file_it_was_started_from(project: Path) -> None:
-    """Where file and loop are named differently either finds the run."""
+    """If file and loop have different names, both find the run."""
     runs.make_running_folder(str(project))
-    run = begun(project, "inner", path=".loops/outer.yaml")
+    run = recorded_run(project, "inner", path=".loops/outer.yaml")
     for target in ("inner", "outer", ".loops/outer.yaml"):
         assert find_unfinished(target, str(project)).id == run.id
 
 
 def test_an_ended_run_cannot_be_resumed(project: Path) -> None:
-    """The error says that the run has ended and where its journal is."""
+    """The error has the id of the run."""
     runs.make_running_folder(str(project))
     run = RunFolder.create(str(project), "lint-fix")
     run.finish()
@@ -174,16 +172,15 @@ def test_an_ended_run_cannot_be_resumed(project: Path) -> None:
 
 
 def test_an_unknown_run_gets_a_suggestion(project: Path) -> None:
-    """A misspelt run is answered with the nearest unfinished one."""
+    """The suggestion is the nearest unfinished run."""
     runs.make_running_folder(str(project))
-    begun(project, "lint-fix")
+    recorded_run(project, "lint-fix")
     with pytest.raises(UserError) as caught:
         find_unfinished("lint-fxi", str(project))
     assert caught.value.help == "did you mean `lint-fix`?"
 
 
-def test_a_folder_that_cannot_be_made_is_one_clear_error(project: Path) -> None:
-    """Where .loops/.running cannot be created the error says why."""
+def test_a_folder_that_cannot_be_created_is_an_error(project: Path) -> None:
     (project / ".loops" / ".running").write_text("a file")
     with pytest.raises(UserError) as caught:
         runs.make_running_folder(str(project))
@@ -191,8 +188,8 @@ def test_a_folder_that_cannot_be_made_is_one_clear_error(project: Path) -> None:
     assert caught.value.exit_code == 1
 
 
-def test_version_control_is_told_to_leave_runs_alone(project: Path) -> None:
-    """The folders we make for ourselves hold a .gitignore that covers them."""
+def test_git_ignores_the_folders_of_runs(project: Path) -> None:
+    """Each has a `.gitignore` for all its files."""
     runs.make_running_folder(str(project))
     RunFolder.create(str(project), "x").finish()
     for folder in (RUNNING, HISTORY):
@@ -200,10 +197,10 @@ def test_version_control_is_told_to_leave_runs_alone(project: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [["status"], ["list", "--running"], ["stop", "--all"]], ids=" ".join)
-def test_unfinished_runs_that_cannot_be_listed_are_not_none(
+def test_an_unreadable_folder_of_runs_is_an_error(
     project: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is no folder, or cannot be read, may have runs: nothing says that none is running."""
+    """It is not reported as a folder without runs."""
     monkeypatch.chdir(project)
     (project / ".loops" / ".running").write_text("")
     done = run_llc(*words)
