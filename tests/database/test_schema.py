@@ -22,7 +22,7 @@ from llc.runtime.host.errors import UserError
 
 
 def llc(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """llc in a process of its own."""
+    """Run llc as a separate process."""
     return fork_server.workers().run(*words, **env)
 
 

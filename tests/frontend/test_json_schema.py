@@ -1,4 +1,4 @@
-"""The JSON Schema for editors agrees with what the frontend reads."""
+"""The JSON Schema for editors agrees with the frontend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML documents: scalars, positions and everything that is refused."""
+"""YAML documents: scalars, positions and invalid input."""
 
 from __future__ import annotations
 

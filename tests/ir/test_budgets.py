@@ -1,4 +1,4 @@
-"""Budgets of calls and seconds, per program and per state: accepted and refused programs."""
+"""Budgets of calls and seconds, per program and per state: accepted and rejected programs."""
 
 from __future__ import annotations
 

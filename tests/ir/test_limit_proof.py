@@ -1,4 +1,4 @@
-"""The limit proof: accepted programs are bounded; programs that bypass a limit are refused."""
+"""The limit proof: accepted programs are bounded; programs that bypass a limit are rejected."""
 
 from __future__ import annotations
 

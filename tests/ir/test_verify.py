@@ -1,4 +1,4 @@
-"""Well-formedness rules of the verifier: each violation is found, and no sound program is refused."""
+"""Well-formedness rules of the verifier: each violation is reported, and every valid program is accepted."""
 
 from __future__ import annotations
 

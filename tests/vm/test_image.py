@@ -1,4 +1,4 @@
-"""Code images: an exact round trip of the file format, and refusal of any other content."""
+"""Code images: an exact round trip of the file format, and rejection of any other content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packed sections: an exact round trip, and refusal of any other data."""
+"""Packed sections: an exact round trip, and rejection of any other data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots: stopping anywhere and resuming elsewhere changes no result; forged snapshots are refused."""
+"""Snapshots: a restored machine has the same results; forged snapshots are rejected."""
 
 from __future__ import annotations
 
