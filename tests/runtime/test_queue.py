@@ -29,43 +29,43 @@ GATE = (
 
 @pytest.fixture
 def project(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    for name, scope in (("one", "src"), ("two", "src/a"), ("three", "."), ("apart", "docs")):
+    for name, scope in (("one", "src"), ("two", "src/a"), ("three", "."), ("unrelated", "docs")):
         (project_dir / ".loops" / f"{name}.yaml").write_text(
             GATE.replace("NAME", name).replace("SCOPE", f'"{scope}"')
         )
     monkeypatch.delenv("LLC_RUN_ID", raising=False)
     yield project_dir
-    for process in _begun:
+    for process in _processes:
         process.kill()
         process.communicate()
-    _begun.clear()
+    _processes.clear()
 
 
-_begun: list[subprocess.Popen[str]] = []
+_processes: list[subprocess.Popen[str]] = []
 
 
-def begin(*words: str) -> subprocess.Popen[str]:
+def start_llc(*words: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-m", "llc", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    _begun.append(process)
+    _processes.append(process)
     return process
 
 
-def held(project: Path) -> dict[str, dict[str, Any]]:
-    """What the lock files of the runs tell, by program."""
-    found = {}
+def lock_files(project: Path) -> dict[str, dict[str, Any]]:
+    """The content of the runs' lock files, by program."""
+    content = {}
     for path in project.glob(".loops/.running/*/lock"):
         try:
             about = json.loads(path.read_text())
         except (OSError, ValueError):
             continue
-        found[about["program"]] = about
-    return found
+        content[about["program"]] = about
+    return content
 
 
 def is_queued(project: Path, name: str) -> bool:
-    return bool(held(project).get(name, {}).get("waits_for"))
+    return bool(lock_files(project).get(name, {}).get("waits_for"))
 
 
 def started(project: Path) -> list[str]:
@@ -75,13 +75,13 @@ def started(project: Path) -> list[str]:
 
 def test_runs_start_in_queue_order(project: Path) -> None:
     """Each run waits for earlier runs with overlapping paths; other runs do not wait."""
-    first = begin("run", "one", "-q")
+    first = start_llc("run", "one", "-q")
     wait_for((project / "here.one").exists)
-    third = begin("run", "three", "-q", "--queue")
+    third = start_llc("run", "three", "-q", "--queue")
     wait_for(lambda: is_queued(project, "three"))
-    second = begin("run", "two", "-q", "--queue")
+    second = start_llc("run", "two", "-q", "--queue")
     wait_for(lambda: is_queued(project, "two"))
-    facts = held(project)
+    facts = lock_files(project)
     assert facts["three"]["waits_for"] == [facts["one"]["run"]]
     assert set(facts["two"]["waits_for"]) == {facts["one"]["run"], facts["three"]["run"]}
     assert facts["three"]["ticket"] < facts["two"]["ticket"]
@@ -94,9 +94,9 @@ def test_runs_start_in_queue_order(project: Path) -> None:
 
 def test_a_queued_run_is_listed_with_its_blocker(project: Path) -> None:
     """`list --running` and `status` show it as queued; it performs nothing."""
-    first = begin("run", "one", "-q")
+    first = start_llc("run", "one", "-q")
     wait_for((project / "here.one").exists)
-    second = begin("run", "two", "-q", "--queue")
+    second = start_llc("run", "two", "-q", "--queue")
     wait_for(lambda: is_queued(project, "two"))
     from llc.runtime.inspection import status
 
@@ -112,17 +112,17 @@ def test_a_queued_run_is_listed_with_its_blocker(project: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_leaving_the_queue_unblocks_later_runs(project: Path, number: int) -> None:
     """Ctrl-C leaves no files; after kill -9 later runs still start."""
-    first = begin("run", "one", "-q")
+    first = start_llc("run", "one", "-q")
     wait_for((project / "here.one").exists)
-    leaving = begin("run", "three", "-q", "--queue")
+    leaving = start_llc("run", "three", "-q", "--queue")
     wait_for(lambda: is_queued(project, "three"))
-    last = begin("run", "two", "-q", "--queue")
+    last = start_llc("run", "two", "-q", "--queue")
     wait_for(lambda: is_queued(project, "two"))
     leaving.send_signal(number)
     leaving.communicate(timeout=60)
     assert leaving.returncode == (130 if number != signal.SIGKILL else -signal.SIGKILL)
     if number != signal.SIGKILL:
-        assert "three" not in held(project)
+        assert "three" not in lock_files(project)
     for name in ("one", "two"):
         (project / f"go.{name}").touch()
     assert (first.wait(60), last.wait(60)) == (0, 0)
@@ -131,18 +131,18 @@ def test_leaving_the_queue_unblocks_later_runs(project: Path, number: int) -> No
 
 def test_a_start_without_queue_does_not_overtake(project: Path) -> None:
     """It is refused and names the run, pid and time, even if the other run is only queued."""
-    first = begin("run", "one", "-q")
+    first = start_llc("run", "one", "-q")
     wait_for((project / "here.one").exists)
-    second = begin("run", "three", "-q", "--queue")
+    second = start_llc("run", "three", "-q", "--queue")
     wait_for(lambda: is_queued(project, "three"))
-    apart = begin("run", "apart", "--json", "-q")
-    error = json.loads(apart.communicate(timeout=60)[0])["error"]
-    facts = held(project)
+    unrelated = start_llc("run", "unrelated", "--json", "-q")
+    error = json.loads(unrelated.communicate(timeout=60)[0])["error"]
+    facts = lock_files(project)
     assert error["kind"] == "scope-conflict"
     assert facts["three"]["run"] in error["message"]
     assert f"pid {second.pid}" in error["message"]
     assert "in the queue" in error["message"]
-    direct = begin("run", "two", "--json", "-q")
+    direct = start_llc("run", "two", "--json", "-q")
     error = json.loads(direct.communicate(timeout=60)[0])["error"]
     moment = datetime.fromisoformat(facts["one"]["since"]).astimezone()
     since = f"{moment:%Y-%m-%d %H:%M:%S}"
@@ -155,15 +155,15 @@ def test_a_start_without_queue_does_not_overtake(project: Path) -> None:
 
 def test_an_interrupted_run_can_queue_for_its_resume(project: Path) -> None:
     """`resume --queue` waits for its turn; leaving the queue does not change the run."""
-    cut = begin("run", "two", "-q")
+    killed = start_llc("run", "two", "-q")
     wait_for((project / "here.two").exists)
-    kill_with_keeper(cut)
-    first = begin("run", "one", "-q")
+    kill_with_keeper(killed)
+    first = start_llc("run", "one", "-q")
     wait_for((project / "here.one").exists)
     for is_last in (False, True):
-        waiting = begin("resume", "two", "-q", "--queue")
+        waiting = start_llc("resume", "two", "-q", "--queue")
         wait_for(lambda: is_queued(project, "two") and locks.is_live(run_of(project, "two")))
-        again = begin("resume", "two", "--json", "-q")
+        again = start_llc("resume", "two", "--json", "-q")
         error = json.loads(again.communicate(timeout=60)[0])["error"]
         assert (error["kind"], "is in the queue" in error["message"]) == ("run-is-live", True)
         if not is_last:
@@ -183,12 +183,12 @@ def run_of(project: Path, name: str) -> Any:
 
 def test_a_nested_run_does_not_wait_in_the_queue(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop started by an action of the holder belongs to the holder, so it precedes the queue."""
-    first = begin("run", "one", "-q")
+    first = start_llc("run", "one", "-q")
     wait_for((project / "here.one").exists)
-    second = begin("run", "three", "-q", "--queue")
+    second = start_llc("run", "three", "-q", "--queue")
     wait_for(lambda: is_queued(project, "three"))
-    monkeypatch.setenv("LLC_RUN_ID", held(project)["one"]["run"])
-    inner = begin("run", "two", "-q", "--queue")
+    monkeypatch.setenv("LLC_RUN_ID", lock_files(project)["one"]["run"])
+    inner = start_llc("run", "two", "-q", "--queue")
     wait_for((project / "here.two").exists)
     for name in ("two", "one", "three"):
         (project / f"go.{name}").touch()
@@ -197,11 +197,11 @@ def test_a_nested_run_does_not_wait_in_the_queue(project: Path, monkeypatch: pyt
 
 def test_a_background_run_can_queue(project: Path) -> None:
     """Its id is printed at once; it starts when its turn comes."""
-    first = begin("run", "one", "-q")
+    first = start_llc("run", "one", "-q")
     wait_for((project / "here.one").exists)
-    done = begin("run", "two", "--background", "--queue", "-q")
+    done = start_llc("run", "two", "--background", "--queue", "-q")
     output, _ = done.communicate(timeout=60)
-    assert output.strip() == held(project)["two"]["run"]
+    assert output.strip() == lock_files(project)["two"]["run"]
     assert is_queued(project, "two")
     for name in ("one", "two"):
         (project / f"go.{name}").touch()
@@ -209,7 +209,7 @@ def test_a_background_run_can_queue(project: Path) -> None:
     wait_for(lambda: list(project.glob(".loops/.history/two-*")))
 
 
-# Each process takes its paths, says so, keeps them for a moment and says that it lets go.
+# Each process locks its paths, logs it, holds the lock for a moment and logs its release.
 MANY = """
     import os, sys, time
     from llc.runtime.runs import locks
@@ -285,13 +285,13 @@ def test_a_surviving_nested_run_does_not_block_resume(project: Path) -> None:
         "name: outer\nscope: [src]\ninitial: a\nstates:\n"
         f"  a: {{action: '{sys.executable} -m llc run two -q', on_success: z}}\n  z: {{terminal: true}}\n"
     )
-    outer = begin("run", "outer", "-q")
+    outer = start_llc("run", "outer", "-q")
     wait_for(lambda: (project / "here.two").exists())
     kill_with_keeper(outer)
     (project / "here.two").unlink()
-    refused = begin("run", "one", "-q")
-    assert refused.wait(60) == 1, "whose paths it works on is not free for others"
-    again = begin("resume", "outer", "-q")
+    refused = start_llc("run", "one", "-q")
+    assert refused.wait(60) == 1, "the paths of the surviving run stay locked"
+    again = start_llc("resume", "outer", "-q")
     wait_for(lambda: (project / "here.two").exists() or again.poll() is not None)
     (project / "go.two").touch()
     assert again.wait(60) == 0, again.communicate()[1]

@@ -17,21 +17,21 @@ SPEC = Path(__file__).parents[2] / "spec"
 TOOLS = Path(sys.executable).parent
 BAD = "import os\n\n\ndef f() -> int:\n    return 'x'\n"
 GOOD = "def f() -> int:\n    return 1\n"
-# In place of an agent: what it would do.
+# A command that replaces the agent.
 REPAIR = f"printf '{GOOD}' > src/a.py".replace("\n", "\\n")
 
 pytestmark = pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
 
 
 def example(chapter: str, name: str) -> str:
-    """A loop in a chapter, with a command for its agent's work."""
+    """The text of a loop in a chapter, with a command in place of its agent."""
     blocks = re.findall(r"```yaml[^\n]*\n(.*?)```", (SPEC / chapter).read_text("utf-8"), re.DOTALL)
     (text, *_) = (block for block in blocks if re.search(rf'^name: "?{name}"?$', block, re.M))
     return re.sub(r'"/ll:[^"]*"', json.dumps(REPAIR), text)
 
 
 def run(project_dir: Path, text: str, source: str = BAD) -> dict[str, Any]:
-    """What `llc run --json` answers for a loop in a project with one module."""
+    """The JSON output of `llc run` for a loop in a project with one module."""
     (project_dir / ".loops" / "job.yaml").write_text(text)
     (project_dir / "src").mkdir()
     (project_dir / "src" / "a.py").write_text(source)
@@ -50,24 +50,24 @@ def run(project_dir: Path, text: str, source: str = BAD) -> dict[str, Any]:
 def test_an_example_of_the_spec_reaches_its_goal(
     project_dir: Path, chapter: str, name: str, source: str
 ) -> None:
-    """With errors to repair, and where there is none from the start."""
-    ended = run(project_dir, example(chapter, name), source)
-    assert (ended["status"], ended["final_state"]) == ("success", "done"), ended["shown"]
+    """With errors to repair, and without errors from the start."""
+    outcome = run(project_dir, example(chapter, name), source)
+    assert (outcome["status"], outcome["final_state"]) == ("success", "done"), outcome["shown"]
     assert (project_dir / "src" / "a.py").read_text() == GOOD
 
 
-def test_the_command_of_the_seed_that_prints_zero_twice_is_a_number(project_dir: Path) -> None:
-    """`grep -c` prints 0 and fails, so that `echo 0` prints another one."""
+def test_a_command_that_prints_zero_twice_is_a_number(project_dir: Path) -> None:
+    """`grep -c` prints 0 and fails, so `echo 0` prints another 0 (a command of the seed)."""
     text = example("loops.md", "count-errors").replace("grep -c error: || true", "grep -c error || echo 0")
     assert "|| echo 0" in text
-    ended = run(project_dir, text)
-    assert (ended["status"], ended["final_state"]) == ("success", "done"), ended["shown"]
+    outcome = run(project_dir, text)
+    assert (outcome["status"], outcome["final_state"]) == ("success", "done"), outcome["shown"]
 
 
-def test_the_command_of_the_seed_that_reads_a_field_of_a_list_says_so(project_dir: Path) -> None:
-    """The error has the message of jq, not only that there is no number."""
+def test_a_command_that_reads_a_field_of_a_list_reports_it(project_dir: Path) -> None:
+    """The error has the message of jq, not only that there is no number (a command of the seed)."""
     text = example("loops.md", "reduce-lint-errors").replace("jq length", "jq '.count'")
-    ended = run(project_dir, text)
-    assert ended["status"] == "error"
-    assert "the output is not a number" in ended["error"]["message"]
-    assert "Cannot index array with string" in ended["error"]["message"]
+    outcome = run(project_dir, text)
+    assert outcome["status"] == "error"
+    assert "the output is not a number" in outcome["error"]["message"]
+    assert "Cannot index array with string" in outcome["error"]["message"]

@@ -52,9 +52,9 @@ def llc(llc: Llc, project_dir: Path) -> Llc:
 
 
 def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    found = json.loads(done.stdout)
-    assert isinstance(found, dict)
-    return found
+    result = json.loads(done.stdout)
+    assert isinstance(result, dict)
+    return result
 
 
 def history(project: Path) -> Path:
@@ -135,13 +135,13 @@ def test_an_interrupted_run_is_identical_up_to_its_end(llc: Llc, tmp_path: Path)
     assert len(whole) > 15
     for count in range(1, len(whole)):
         journal.write_bytes(b"".join(whole[:count]) + whole[count][:9])
-        comparison = compared(history(tmp_path))
+        comparison = compare_with(history(tmp_path))
         assert comparison.difference is None, count
         assert not comparison.is_ended
 
 
-def compared(folder: Path, loop: str | None = None) -> Comparison:
-    """What comes of telling the run in a folder again, with its own program or the text of another."""
+def compare_with(folder: Path, loop: str | None = None) -> Comparison:
+    """The comparison of the run in a folder with its own program or the text of another loop."""
     files = find.run_at(str(folder))
     image = files.load_image() if loop is None else emit(compile_text(loop, "edited.yaml").program)
     return diff.compare(files.recording(), image)
@@ -173,8 +173,8 @@ def test_an_edited_loop_shows_its_first_difference(llc: Llc, tmp_path: Path) -> 
 def test_long_commands_are_shown_at_their_difference(then: str, now: str, shown: str) -> None:
     """The differing line or part of a long command; each command on one line."""
     recorded, asked = (EffectRequest(1, "shell", {"command": command}) for command in (then, now))
-    found = diff.Difference(1, recorded, asked)
-    text = diff_text.as_text(Comparison(0, 1, 0, found, True), {})
+    result = diff.Difference(1, recorded, asked)
+    text = diff_text.as_text(Comparison(0, 1, 0, result, True), {})
     assert f"    {shown}\n" in text
     assert len(text.splitlines()) == 5
 
@@ -207,18 +207,20 @@ def test_the_first_difference_is_reported(
     """An effect, a verdict, a route or the end, whichever is first; equal meaning is no difference."""
     llc("run", "fix")
     assert before in LOOP
-    comparison = compared(history(tmp_path), LOOP.replace(before, after))
-    found = comparison.difference
-    assert (found.what if found else None, found.number if found else 0) == (what, event)
+    comparison = compare_with(history(tmp_path), LOOP.replace(before, after))
+    result = comparison.difference
+    assert (result.what if result else None, result.number if result else 0) == (what, event)
 
 
 def test_a_changed_limit_differs_where_it_applies(llc: Llc, tmp_path: Path) -> None:
     """The report shows that the recorded run continued and the edited loop ends."""
     llc("run", "fix")
-    found = compared(history(tmp_path), LOOP.replace("max_iterations: 5", "max_iterations: 1")).difference
-    assert found is not None
-    assert isinstance(found.recorded, Note)
-    assert diff_text.describe(found.recorded) == "enters `check` (iteration 2)"
+    result = compare_with(
+        history(tmp_path), LOOP.replace("max_iterations: 5", "max_iterations: 1")
+    ).difference
+    assert result is not None
+    assert isinstance(result.recorded, Note)
+    assert diff_text.describe(result.recorded) == "enters `check` (iteration 2)"
 
 
 def test_a_changed_flow_that_never_ends_is_reported(llc: Llc, tmp_path: Path) -> None:
@@ -227,9 +229,9 @@ def test_a_changed_flow_that_never_ends_is_reported(llc: Llc, tmp_path: Path) ->
     (tmp_path / "endless.sexp").write_text("(define (f n) (f (+ n 1)))\n(f 1)\n")
     files = find.run_at(str(history(tmp_path)))
     image = emit(compile_text("(define (f n) (f (+ n 1)))\n(f 1)\n", "endless.sexp").program)
-    found = diff.compare(files.recording(), image, max_ticks=100_000).difference
-    assert found is not None
-    assert found.endless
+    result = diff.compare(files.recording(), image, max_ticks=100_000).difference
+    assert result is not None
+    assert result.endless
 
 
 def test_against_uses_the_options_of_the_run(llc: Llc, tmp_path: Path) -> None:
@@ -263,9 +265,9 @@ def test_a_damaged_journal_is_compared_where_intact(
     assert done.returncode == 1
     assert done.stderr.rstrip("\n").endswith(note)
     assert "is identical up to the damage" in done.stdout
-    told = json.loads(llc("replay", "fix", "--json").stdout)
-    assert not told["identical"]
-    assert note in told["left_out"]
+    report = json.loads(llc("replay", "fix", "--json").stdout)
+    assert not report["identical"]
+    assert note in report["left_out"]
     assert "left out" in llc("trace", "fix", "--json").stderr
     assert note in llc("fork", "fix", "--at", "1").stderr
 
@@ -276,10 +278,10 @@ def test_an_unreadable_journal_is_an_error(llc: Llc, tmp_path: Path) -> None:
     (journal,) = history(tmp_path).glob("*.jsonl")
     journal.unlink()
     journal.mkdir()
-    for verb in ("replay fix", "trace fix", "record fix", "profile fix"):
-        done = llc(*verb.split())
-        assert (done.returncode, done.stdout) == (1, ""), verb
-        assert done.stderr.startswith("error[no-record]: cannot read "), verb
+    for subcommand in ("replay fix", "trace fix", "record fix", "profile fix"):
+        done = llc(*subcommand.split())
+        assert (done.returncode, done.stdout) == (1, ""), subcommand
+        assert done.stderr.startswith("error[no-record]: cannot read "), subcommand
         assert "is not a regular file" in done.stderr
 
 
@@ -289,10 +291,10 @@ def test_an_archived_run_without_its_end_is_not_resumable(llc: Llc, tmp_path: Pa
     (journal,) = history(tmp_path).glob("*.jsonl")
     journal.write_bytes(journal.read_bytes()[:-9])
     run = history(tmp_path).name
-    for verb in ("status", "stop", "attach", "resume"):
-        done = llc(verb, run)
-        assert "has ended" in (done.stdout + done.stderr), verb
-        assert "llc resume" not in (done.stdout + done.stderr), verb
+    for subcommand in ("status", "stop", "attach", "resume"):
+        done = llc(subcommand, run)
+        assert "has ended" in (done.stdout + done.stderr), subcommand
+        assert "llc resume" not in (done.stdout + done.stderr), subcommand
 
 
 def test_long_outputs_are_compared_and_their_loss_is_reported(llc: Llc, tmp_path: Path) -> None:
@@ -350,13 +352,13 @@ function work(n) locals(r)
     }
     assert diff.compare(recording, image).difference is None
     recording.events[1] = EffectRequest(2, "sleep", {"seconds": 5})
-    found = diff.compare(recording, image).difference
-    assert found is not None
-    assert found.seq == 2
+    result = diff.compare(recording, image).difference
+    assert result is not None
+    assert result.seq == 2
 
 
-@pytest.mark.parametrize("verb", ["logs", "profile"])
-def test_skipped_damaged_lines_are_reported(llc: Llc, tmp_path: Path, verb: str) -> None:
+@pytest.mark.parametrize("subcommand", ["logs", "profile"])
+def test_skipped_damaged_lines_are_reported(llc: Llc, tmp_path: Path, subcommand: str) -> None:
     """The commands show the rest, and on stderr what is missing; a torn last line is no damage."""
     llc("run", "fix")
     (journal,) = history(tmp_path).glob("*.jsonl")
@@ -364,12 +366,12 @@ def test_skipped_damaged_lines_are_reported(llc: Llc, tmp_path: Path, verb: str)
     (journal.parent / "active").unlink()  # it has the length of the whole journal
     lines[4] = lines[6] = b"nonsense\n"
     journal.write_bytes(b"".join(lines))
-    done = llc(verb, "fix")
+    done = llc(subcommand, "fix")
     assert done.returncode == 0
     assert done.stderr.rstrip("\n").endswith("fix.events.jsonl: 2 lines are damaged and left out")
     assert done.stdout
     journal.write_bytes(b"".join([*lines[:4], lines[5][:-9]]))
-    assert llc(verb, "fix").stderr == ""
+    assert llc(subcommand, "fix").stderr == ""
 
 
 def test_each_event_of_a_journal_is_read_a_bounded_number_of_times(
@@ -389,8 +391,8 @@ def test_each_event_of_a_journal_is_read_a_bounded_number_of_times(
         return at(file, offset)
 
     monkeypatch.setattr(EventFile, "at", counted)
-    found = diff.compare(recording, find.find_run("many").load_image())
-    assert found.difference is None
+    result = diff.compare(recording, find.find_run("many").load_image())
+    assert result.difference is None
     assert reads <= 2 * (len(recording.events) + len(recording.answers))
 
 
@@ -402,10 +404,10 @@ def test_lockstep_and_the_comparison_agree(project_dir: Path, source: str) -> No
     files = find.find_run("some")
     image = files.load_image()
     recording = files.recording()
-    found = lockstep.replay_in_lockstep(files, image)
-    assert found is not None
-    assert found.comparison == diff.compare(recording, image, exact=True)
-    assert (found.results, found.end) == (len(recording.answers), recording.end)
+    result = lockstep.replay_in_lockstep(files, image)
+    assert result is not None
+    assert result.comparison == diff.compare(recording, image, exact=True)
+    assert (result.results, result.end) == (len(recording.answers), recording.end)
 
 
 def test_replay_reads_each_line_once(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ from llc.runtime.runs import runs
 from llc.runtime.runs.lookup import find_unfinished
 from llc.vm.code.emit import emit
 
-# Each action writes what it is into `log`, so that one done twice is seen.
+# Each action writes a line to `log`, which shows repeated actions.
 LOOP = """
 name: job
 initial: measure
@@ -68,15 +68,15 @@ def project(project_dir: Path) -> Path:
     return project_dir
 
 
-def run(target: str = "job", **given: Any) -> Any:
-    return launch_run.outcome(options.Values(target, quiet=True, **given))
+def run(target: str = "job", **values: Any) -> Any:
+    return launch_run.outcome(options.Values(target, quiet=True, **values))
 
 
 def resume(
-    target: str = "job", capture: pytest.CaptureFixture[str] | None = None, **given: Any
+    target: str = "job", capture: pytest.CaptureFixture[str] | None = None, **values: Any
 ) -> dict[str, Any]:
-    """What `llc resume --json` answers."""
-    done = run_llc("resume", target, "--json", *(f"--{name}={value}" for name, value in given.items()))
+    """The output of `llc resume --json`, with its exit code and standard error."""
+    done = run_llc("resume", target, "--json", *(f"--{name}={value}" for name, value in values.items()))
     answer = json.loads(done.stdout)
     assert isinstance(answer, dict)
     return {**answer, "exit": done.returncode, "shown": done.stderr}
@@ -86,8 +86,8 @@ def in_process_resume(target: str = "job") -> int:
     return launch_resume.resume(options.Values(target, quiet=True))
 
 
-def finished(project: Path) -> Path:
-    """The folder of the one run in the history."""
+def finished_folder(project: Path) -> Path:
+    """The folder of the only run in the history."""
     (folder,) = project.glob(".loops/.history/job-*")
     return folder
 
@@ -100,8 +100,8 @@ def log(project: Path) -> list[str]:
     return (project / "log").read_text().splitlines()
 
 
-def performed(event_list: list[dict[str, Any]]) -> list[str]:
-    """What is in `log` when these events were on disk: each finished action wrote its line."""
+def expected_log(event_list: list[dict[str, Any]]) -> list[str]:
+    """The lines of `log` that belong to these events: each finished action wrote one."""
     return [
         event["action"].split(">>")[0].removeprefix("echo").strip(" '")
         for event in event_list
@@ -122,16 +122,16 @@ def test_a_run_interrupted_after_any_event_ends_as_if_uninterrupted(project: Pat
     """For every prefix of a journal, the resumed run has the same actions, verdicts and routes."""
     outcome = run()
     assert (outcome.status, outcome.iterations) == ("success", 3)
-    folder = finished(project)
+    folder = finished_folder(project)
     lines = (folder / "job.events.jsonl").read_bytes().splitlines(keepends=True)
     expected = verdicts_and_routes(folder / "job.events.jsonl")
-    (folder / "active").unlink()  # it has the length of the whole journal
-    whole = shutil.move(folder, project / "whole")
+    (folder / "active").unlink()  # it has the length of the complete journal
+    complete = shutil.move(folder, project / "whole")
     target = project / ".loops" / ".running" / folder.name
     for count in range(1, len(lines)):
-        shutil.copytree(whole, target)
+        shutil.copytree(complete, target)
         (target / "job.events.jsonl").write_bytes(b"".join(lines[:count]))
-        before = performed(events(target / "job.events.jsonl"))
+        before = expected_log(events(target / "job.events.jsonl"))
         (project / "log").write_text("".join(f"{line}\n" for line in before))
         assert in_process_resume(folder.name) == 0, f"cut after event {count}"
         assert log(project) == LOG, f"cut after event {count}"
@@ -140,9 +140,9 @@ def test_a_run_interrupted_after_any_event_ends_as_if_uninterrupted(project: Pat
 
 
 def truncate_run(project: Path, keep: Callable[[dict[str, Any]], bool], extra: bytes = b"") -> Path:
-    """Run the loop, then put it back as it was just before the first event that `keep` refuses."""
+    """Run the loop, then restore the state just before the first event that `keep` rejects."""
     run()
-    folder = finished(project)
+    folder = finished_folder(project)
     path = folder / "job.events.jsonl"
     offset = 0
     for line in path.read_bytes().splitlines(keepends=True):
@@ -152,11 +152,11 @@ def truncate_run(project: Path, keep: Callable[[dict[str, Any]], bool], extra: b
         offset += len(line)
     target = project / ".loops" / ".running" / folder.name
     (target.parent).mkdir(exist_ok=True)
-    (folder / "active").unlink()  # it has the length of the whole journal
+    (folder / "active").unlink()  # it has the length of the complete journal
     shutil.move(folder, target)
     kept = path.name
     (target / kept).write_bytes((target / kept).read_bytes()[:offset] + extra)
-    before = performed(events(target / kept))
+    before = expected_log(events(target / kept))
     (project / "log").write_text("".join(f"{line}\n" for line in before))
     return target
 
@@ -165,12 +165,12 @@ def truncate_run(project: Path, keep: Callable[[dict[str, Any]], bool], extra: b
 @given(data=st.data())
 def test_a_run_with_a_damaged_journal_succeeds_or_is_refused(project: Path, data: st.DataObject) -> None:
     """Bytes changed, removed or inserted anywhere: the resumed run succeeds or is clearly refused."""
-    whole = project / "whole"
-    if not whole.exists():
+    complete = project / "whole"
+    if not complete.exists():
         (project / "world.yaml").write_text(WORLD)
         run(script="world.yaml")
-        shutil.move(finished(project), whole)
-    content = bytearray((whole / "job.events.jsonl").read_bytes())
+        shutil.move(finished_folder(project), complete)
+    content = bytearray((complete / "job.events.jsonl").read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, len(content)))
         size = data.draw(st.integers(0, 200))
@@ -178,7 +178,7 @@ def test_a_run_with_a_damaged_journal_succeeds_or_is_refused(project: Path, data
             st.binary(max_size=20) | st.just(b"\n") | st.just(b"\x00" * size)
         )
     target = project / ".loops" / ".running" / "job-20240101-000000-0000"
-    shutil.copytree(whole, target)
+    shutil.copytree(complete, target)
     (target / "job.events.jsonl").write_bytes(content)
     assert in_process_resume(target.name) in (0, 1)
     for folder in (target, project / ".loops" / ".history" / target.name):
@@ -266,10 +266,10 @@ def test_a_damaged_state_file_does_not_prevent_resuming(project: Path, content: 
 
 
 @pytest.mark.parametrize(
-    ("loss", "what"),
+    ("loss", "message"),
     [("gone", "is missing"), ("emptied", "is empty"), ("headless", "has lost its beginning")],
 )
-def test_a_journal_without_its_beginning_is_refused(project: Path, loss: str, what: str) -> None:
+def test_a_journal_without_its_beginning_is_refused(project: Path, loss: str, message: str) -> None:
     """Without a record of earlier actions nothing is performed, and the error says so."""
     target = truncate_run(project, before_end_of(3))
     before = log(project)
@@ -282,7 +282,7 @@ def test_a_journal_without_its_beginning_is_refused(project: Path, loss: str, wh
     answer = resume(target.name)
     assert answer["exit"] == 1
     assert answer["error"]["kind"] == "no-record"
-    assert what in answer["error"]["message"]
+    assert message in answer["error"]["message"]
     assert log(project) == before
 
 
@@ -313,7 +313,7 @@ def test_a_torn_lock_file_loses_nothing(project: Path) -> None:
     """A scripted run with an empty lock file stays scripted and is found by its name twice."""
     (project / "world.yaml").write_text(WORLD)
     run(script="world.yaml")
-    folder = finished(project)
+    folder = finished_folder(project)
     lines = (folder / "job.events.jsonl").read_bytes().splitlines(keepends=True)
     place = next(i for i, line in enumerate(lines) if b'"event":"action_start"' in line)
     target = project / ".loops" / ".running" / folder.name
@@ -432,9 +432,9 @@ def test_another_program_under_the_same_journal_is_refused(project: Path) -> Non
     other = emit(compile_text(LOOP.replace("echo measure", "echo other"), ".loops/job.yaml").program)
     (target / "program.llb").write_bytes(other.to_bytes())
     path = target / "job.events.jsonl"
-    told = events(path)
-    told[0]["program_hash"] = other.program_hash
-    path.write_bytes(b"".join(map(journal.seal, told)))
+    changed = events(path)
+    changed[0]["program_hash"] = other.program_hash
+    path.write_bytes(b"".join(map(journal.seal, changed)))
     before = path.read_bytes()
     answer = resume()
     assert answer["error"]["kind"] == "not-repeatable"
@@ -445,7 +445,7 @@ def test_another_program_under_the_same_journal_is_refused(project: Path) -> Non
 def test_a_finished_run_moves_to_the_history(project: Path) -> None:
     """A run killed between its last event and its clean-up is archived and its outcome shown."""
     outcome = run()
-    folder = finished(project)
+    folder = finished_folder(project)
     for name in ("active", "checkpoint-1"):
         (folder / name).touch()
     shutil.move(folder, project / ".loops" / ".running" / folder.name)
@@ -455,8 +455,8 @@ def test_a_finished_run_moves_to_the_history(project: Path) -> None:
     assert (answer["status"], answer["exit"]) == ("success", 0)
     assert answer["iterations"] == outcome.iterations == 3
     assert answer["final_state"] == "done"
-    assert finished(project).name == folder.name
-    assert "checkpoint-1" not in os.listdir(finished(project))
+    assert finished_folder(project).name == folder.name
+    assert "checkpoint-1" not in os.listdir(finished_folder(project))
     assert log(project) == LOG
 
 
@@ -472,14 +472,14 @@ def test_resuming_a_finished_flow_returns_its_exit_code(project: Path) -> None:
 def test_an_interrupted_start_is_not_a_run(project: Path) -> None:
     """A folder without a journal is not listed, hides no older run and is removed by the next start."""
     target = truncate_run(project, before_end_of(3))
-    husk = project / ".loops" / ".running" / "job-20990101-000000-0000"
-    husk.mkdir()
-    (husk / "lock").write_bytes(b"{}")
+    empty_folder = project / ".loops" / ".running" / "job-20990101-000000-0000"
+    empty_folder.mkdir()
+    (empty_folder / "lock").write_bytes(b"{}")
     assert [row["run"] for row in status.unfinished()] == [target.name]
     assert resume("job")["status"] == "success"
-    assert husk.exists()
+    assert empty_folder.exists()
     run()
-    assert not husk.exists()
+    assert not empty_folder.exists()
 
 
 def test_a_run_with_an_unreadable_journal_is_kept(project: Path) -> None:
@@ -487,8 +487,8 @@ def test_a_run_with_an_unreadable_journal_is_kept(project: Path) -> None:
     target = truncate_run(project, before_end_of(3))
     (journal,) = target.glob("*.events.jsonl")
     content = journal.read_bytes()
-    for left in target.glob("*.state.json"):
-        left.unlink()
+    for state_file in target.glob("*.state.json"):
+        state_file.unlink()
     journal.unlink()
     os.mkfifo(journal)
     assert run().status == "success"
@@ -607,7 +607,7 @@ def test_resuming_twice_works(project: Path) -> None:
     lines = (ended / "job.events.jsonl").read_bytes().splitlines(keepends=True)
     place = max(i for i, line in enumerate(lines) if b'"event":"action_start"' in line and b'"seq":4' in line)
     target = project / ".loops" / ".running" / first["run"]
-    (ended / "active").unlink()  # it has the length of the whole journal
+    (ended / "active").unlink()  # it has the length of the complete journal
     shutil.move(ended, target)
     (target / "job.events.jsonl").write_bytes(b"".join(lines[:place]))
     (project / "log").write_text("".join(f"{line}\n" for line in LOG[:3]))
@@ -620,7 +620,7 @@ def test_a_scripted_run_stays_scripted_when_resumed(project: Path) -> None:
     (project / "world.yaml").write_text(WORLD)
     outcome = run(script="world.yaml")
     assert outcome.status == "success"
-    folder = finished(project)
+    folder = finished_folder(project)
     lines = (folder / "job.events.jsonl").read_bytes().splitlines(keepends=True)
     place = next(
         i for i, line in enumerate(lines) if b'"event":"action_start"' in line and b'"seq":3' in line

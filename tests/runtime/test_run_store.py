@@ -1,4 +1,4 @@
-"""The run store: named blobs of a run, and the journal positions that belong to it."""
+"""The run store: named blobs of a run, and journal positions."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunFolder]:
     """A new run of each store."""
     root = str(tmp_path)
     if request.param == "files":
-        made, lock = locks.start(root, "one", ["."], dict(ABOUT))
-        yield made
+        created, lock = locks.start(root, "one", ["."], dict(ABOUT))
+        yield created
         lock.close()
         return
     database = open_store(Address.parse(request.getfixturevalue("database")), root)
@@ -33,8 +33,8 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunFolder]:
     database.close()
 
 
-def test_a_document_is_replaced_as_a_whole_and_removed(run: RunFolder) -> None:
-    """`write`, `read`, `has` and `remove` agree, and nothing else is left in the folder."""
+def test_a_document_is_replaced_atomically_and_removed(run: RunFolder) -> None:
+    """`write`, `read`, `has` and `remove` agree, and no temporary file remains."""
     stored: store.StoredRun = run
     assert not stored.has("checkpoint-1")
     stored.write("checkpoint-1", b"first")
@@ -46,8 +46,8 @@ def test_a_document_is_replaced_as_a_whole_and_removed(run: RunFolder) -> None:
         stored.read("checkpoint-1")
 
 
-def test_the_end_of_a_line_is_known_by_its_checksum(run: RunFolder) -> None:
-    """Only the position and checksum that the journal gave belong to it."""
+def test_the_end_of_a_line_is_verified_by_its_checksum(run: RunFolder) -> None:
+    """Only the position and checksum that the journal returned are valid."""
     journal = run.create_journal(lambda: "2024-01-15T10:30:00.000Z")
     journal.write("run_start", {"run": run.id})
     journal.sync()

@@ -19,8 +19,8 @@ Llc = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def bare(tmp_path: Path) -> Llc:
-    """`llc` in a project, in processes that cannot import `re2`."""
+def llc_without_re2(tmp_path: Path) -> Llc:
+    """Runs `llc` in a project, in processes that cannot import `re2`."""
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden/re2.py").write_text("raise ModuleNotFoundError('there is no RE2 here', name='re2')\n")
     (tmp_path / ".loops").mkdir()
@@ -33,9 +33,9 @@ def bare(tmp_path: Path) -> Llc:
     return run
 
 
-def test_functions_match_in_a_helper_with_one_note(bare: Llc) -> None:
-    """The values are those of RE2; the note is on standard error, once."""
-    done = bare(
+def test_functions_match_in_a_helper_with_one_note(llc_without_re2: Llc) -> None:
+    """The values are those of RE2; the note is printed once on standard error."""
+    done = llc_without_re2(
         "run",
         "-e",
         r"""(list (regex-match "(a+)(é)?$" "xaé") (regex-find-all "\\d+" "é1 22")
@@ -46,37 +46,37 @@ def test_functions_match_in_a_helper_with_one_note(bare: Llc) -> None:
     assert done.stderr.count("google-re2 is not installed") == 1
 
 
-def test_a_pattern_that_takes_exponential_time_is_a_fault(bare: Llc) -> None:
-    """After the limit, which does not end the run: the next pattern is matched."""
+def test_a_pattern_of_exponential_time_is_a_fault(llc_without_re2: Llc) -> None:
+    """The run continues, and the next pattern is matched."""
     slow = f"""(try (regex-match "(a*)*b" "{"a" * 60}c") (catch e (get e "kind")))"""
-    done = bare("run", "-e", f'(list {slow} (regex-match "b" "abc"))')
+    done = llc_without_re2("run", "-e", f'(list {slow} (regex-match "b" "abc"))')
     assert json.loads(done.stdout) == ["too-large", ["b"]]
 
 
-def test_a_loop_judges_by_a_pattern(bare: Llc, tmp_path: Path) -> None:
-    """`output_contains` in a run; `validate` and `doctor` say what is missing."""
+def test_a_loop_evaluates_by_a_pattern(llc_without_re2: Llc, tmp_path: Path) -> None:
+    """`output_contains` in a run; `validate` reports an unsupported pattern, `doctor` the missing package."""
     loop = tmp_path / ".loops/check.yaml"
     state = "action: 'echo 12 passed', evaluate: {type: output_contains, pattern: '%s'}"
     rest = "on_success: done, on_failure: failed, on_error: failed"
     ends = "  done: {terminal: true}\n  failed: {terminal: true}\n"
     text = "name: check\ninitial: a\nstates:\n  a: {%s, %s}\n" + ends
     loop.write_text(text % (state % r"^\d+ passed$", rest))
-    done = bare("run", "check", "--json")
+    done = llc_without_re2("run", "check", "--json")
     assert json.loads(done.stdout)["final_state"] == "done", done.stderr
     loop.write_text(text % (state % r"(?=x)", rest))
-    refused = bare("validate", "check")
+    refused = llc_without_re2("validate", "check")
     assert refused.returncode == 2
     assert "invalid perl operator" in refused.stderr + refused.stdout
-    assert "google-re2 is not installed" in bare("doctor").stdout
+    assert "google-re2 is not installed" in llc_without_re2("doctor").stdout
 
 
-def test_ignore_files_are_read(bare: Llc, tmp_path: Path) -> None:
-    """Without git too; a pattern with many stars takes no exponential time."""
+def test_ignore_files_are_read(llc_without_re2: Llc, tmp_path: Path) -> None:
+    """Without git; a pattern with many stars takes no exponential time."""
     (tmp_path / ".gitignore").write_text("secret-*.txt\n" + "a*" * 40 + "b\n")
     (tmp_path / "secret-plans.txt").write_text("the word is swordfish\n")
-    (tmp_path / ("a" * 200)).write_text("swordfish, hidden by what is left of the pattern\n")
+    (tmp_path / ("a" * 200)).write_text("swordfish, hidden by the rest of the pattern\n")
     (tmp_path / "open.txt").write_text("swordfish is here\n")
-    done = bare("run", "-e", """(get_context "swordfish")""")
+    done = llc_without_re2("run", "-e", """(get_context "swordfish")""")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == ["open.txt"]
 
@@ -114,8 +114,8 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_the_helper_finds_what_re2_finds(pattern: str) -> None:
-    """Or refuses the pattern: what runs with one of them means the same with the other."""
+def test_the_helper_matches_like_re2(pattern: str) -> None:
+    """Or it refuses the pattern: a pattern that both accept has the same matches."""
 
     def ours(text: str | None) -> Any:
         return answer({"pattern": pattern, "text": text, "max_matches": None, "limit": 5})
