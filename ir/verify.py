@@ -80,7 +80,7 @@ class _Verifier:
         if entry is None:
             help_ = self.suggest(program.entry, self.functions, "functions")
             yield Diagnostic(
-                "unknown-function", f"the entry {_name(program.entry)} is no function", help=help_
+                "unknown-function", f"the entry {_name(program.entry)} is not a function", help=help_
             )
         elif entry.captures:
             yield Diagnostic("bad-entry", f"the entry {_name(entry.name)} has captures", entry.span)
@@ -120,7 +120,7 @@ class _Verifier:
         for loop in meta.loops:
             if loop.function not in self.functions:
                 help_ = self.suggest(loop.function, self.functions, "functions")
-                message = f"meta: the loop {_name(loop.function)} is no function"
+                message = f"meta: the loop {_name(loop.function)} is not a function"
                 yield Diagnostic("unknown-function", message, help=help_)
             elif loop.function in seen:
                 yield bad(f"the loop {_name(loop.function)} is listed twice")

@@ -176,7 +176,7 @@ def _is_unchanged(source: Any) -> bool:
 
 
 def _loop(image: Image) -> Any:
-    """Read the loop in an image's source; None if the source is no loop or is invalid or missing."""
+    """Read the loop in an image's source; None if the source is missing, invalid, or not a loop."""
     source = image.sources[0] if image.sources else None
     if (
         image.meta["kind"] != "loop"
