@@ -112,7 +112,9 @@ def refused(text: str) -> str:
     """The compile error of a program."""
     with pytest.raises(CompileError) as caught:
         llc.compile(text, "<flow>.sexp")
-    return "\n".join(f"{found.id}: {found.message} ({found.help})" for found in caught.value.diagnostics)
+    return "\n".join(
+        f"{finding.id}: {finding.message} ({finding.help})" for finding in caught.value.diagnostics
+    )
 
 
 # --- listings -----------------------------------------------------------------------------------
@@ -127,7 +129,7 @@ def test_calls_are_checked_against_the_listing(project: Path, capfd: pytest.Capt
     assert tools["mcp:t.add"]["description"] == "The sum of two whole numbers."
     assert dispatch.command("llc", ["tools"]) == 0
     assert "mcp:t.add" in capfd.readouterr().out
-    found = refused(
+    message = refused(
         """
         (mcp:t.add (x 1))
         (mcp:t.add (x 1) (y "2"))
@@ -143,7 +145,7 @@ def test_calls_are_checked_against_the_listing(project: Path, capfd: pytest.Capt
         "did you mean `add`",
         "no MCP server is called `s`",
     ):
-        assert finding in found
+        assert finding in message
     assert not Path("pids").exists()
 
 
@@ -177,10 +179,10 @@ def test_servers_that_cannot_be_listed_are_reported(project: Path, capfd: pytest
     """All of them are reported, and the listings of the other servers are kept."""
     configure(none={"command": "no-such-server"}, ends={"command": "false"}, h=by_file(BY_HAND))
     assert dispatch.command("llc", ["mcp", "refresh"]) == 1
-    told = capfd.readouterr().out
-    assert "none: the MCP server `none`: `no-such-server` is not on PATH" in told
-    assert "ends: the MCP server `ends`:" in told
-    assert "h: 4 tools" in told
+    output = capfd.readouterr().out
+    assert "none: the MCP server `none`: `no-such-server` is not on PATH" in output
+    assert "ends: the MCP server `ends`:" in output
+    assert "h: 4 tools" in output
     assert are_gone(*pids())
 
 
@@ -201,9 +203,9 @@ def test_any_offer_of_a_server_is_listed_or_refused(
     Path("offers").write_text(json.dumps(offers))
     configure(h=by_file(BY_HAND))
     code = dispatch.command("llc", ["mcp", "refresh"])
-    told = capfd.readouterr().out
-    assert code == 0, told
-    assert "\x1b" not in told
+    output = capfd.readouterr().out
+    assert code == 0, output
+    assert "\x1b" not in output
     for words in (["mcp", "list"], ["tools"]):
         assert dispatch.command("llc", words) == 0
         assert "\x1b" not in capfd.readouterr().out
@@ -258,9 +260,9 @@ def test_results_are_values(project: Path) -> None:
         """
     )
     done = run("run", "flow", "--json", "--quiet")
-    *told, at_once = json.loads(done.stdout)["value"]
+    *output, at_once = json.loads(done.stdout)["value"]
     where = {"what": "w", "found": [1, 2.5, None, True], "env": "<t-1>", "cwd": str(project)}
-    assert told == [3, "Hello, Ada!", "Hi, Ada!", where, 1, 2, ["Hello, x!"]]
+    assert output == [3, "Hello, Ada!", "Hi, Ada!", where, 1, 2, ["Hello, x!"]]
     assert sorted(at_once) == [3, 4, 5]
     (pid,) = pids()
     assert are_gone(pid)
@@ -325,13 +327,13 @@ def test_a_hanging_server_is_ended_and_restarted(value: Value) -> None:
 )
 def test_a_malformed_answer_is_a_fault(value: Value, text: str, kind: str) -> None:
     """The next call succeeds."""
-    told = value(
+    output = value(
         f"""
         (list (try (mcp:slow.say {json.dumps(text)}) (catch e (get e "kind")))
               (mcp:slow.say {WELL}))
         """
     )
-    assert told == [kind, "well"]
+    assert output == [kind, "well"]
 
 
 def test_a_too_large_answer_is_a_fault(value: Value, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,9 +352,9 @@ def test_a_malformed_listing_is_reported(project: Path, capfd: pytest.CaptureFix
     Path("offers").write_text(json.dumps({"tools": [{"name": 5, "inputSchema": ANY}]}))
     configure(h=by_file(BY_HAND))
     assert dispatch.command("llc", ["mcp", "refresh"]) == 1
-    told = capfd.readouterr().out
-    assert told.startswith("h: the MCP server `h`: its answer is invalid: tools.0.name: ")
-    assert told.count("\n") == 1
+    output = capfd.readouterr().out
+    assert output.startswith("h: the MCP server `h`: its answer is invalid: tools.0.name: ")
+    assert output.count("\n") == 1
 
 
 def test_a_removed_tool_is_a_fault(value: Value) -> None:
@@ -483,7 +485,7 @@ def test_timeouts_of_state_and_loop_end_a_tool_call(project: Path) -> None:
 def test_mistakes_in_a_call_of_a_tool(old: str, new: str, id: str) -> None:
     text = STATE.format(action="t/add", params="{x: 1}").replace(old, new)
     try:
-        found = compile_text(text).diagnostics
+        diagnostics = compile_text(text).diagnostics
     except CompileError as error:
-        found = error.diagnostics
-    assert id in {one.id for one in found}, [one.message for one in found]
+        diagnostics = error.diagnostics
+    assert id in {item.id for item in diagnostics}, [item.message for item in diagnostics]

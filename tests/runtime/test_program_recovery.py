@@ -78,13 +78,13 @@ LOSSES = pytest.mark.parametrize("lost", [lose, damage, replace])
 def test_a_lost_program_is_rebuilt_from_its_source(project: Path, lost: Callable[[Path], None]) -> None:
     """With the options of the run; a notice reports it, and the file is restored."""
     folder = kill_run(project, "run", "job", "--context", "word=you")
-    whole = (folder / "program.llb").read_bytes()
+    original = (folder / "program.llb").read_bytes()
     lost(folder / "program.llb")
     answer = llc("resume", "job")
     assert (answer["exit"], answer["status"]) == (0, "success"), answer["shown"]
     assert "; rebuilt it from .loops/job.yaml, which gives the same program" in answer["shown"]
     assert (project / "log").read_text() == "first\nsecond you\nsecond you\n"
-    assert (project / ".loops" / ".history" / folder.name / "program.llb").read_bytes() == whole
+    assert (project / ".loops" / ".history" / folder.name / "program.llb").read_bytes() == original
 
 
 @LOSSES

@@ -94,13 +94,13 @@ def test_a_locked_path_is_refused_with_the_local_time(
     first = subprocess.Popen([sys.executable, "-m", "llc", "run", "one", "-q"])
     try:
         end = time.monotonic() + 60
-        found: list[Any] = []
-        while not found and time.monotonic() < end:
-            found = [
+        lock_files: list[Any] = []
+        while not lock_files and time.monotonic() < end:
+            lock_files = [
                 path for path in project_dir.glob(".loops/.running/*/lock") if "since" in path.read_text()
             ]
             time.sleep(0.05)
-        since = datetime.fromisoformat(json.loads(found[0].read_text())["since"])
+        since = datetime.fromisoformat(json.loads(lock_files[0].read_text())["since"])
         assert since.utcoffset() == timedelta(0)
         refused = run("run", "one", "-q")
         local = since - timedelta(hours=5, minutes=30)

@@ -54,13 +54,13 @@ def recorded(image: Image, chance: random.Random) -> Recording:
                 waiting.append(event)
             else:
                 recording.events.append(event)
-        begun = [event.seq for event in recording.events if isinstance(event, EffectRequest)]
-        new = [asked for asked in waiting if asked.seq not in begun]
+        started = [event.seq for event in recording.events if isinstance(event, EffectRequest)]
+        new = [asked for asked in waiting if asked.seq not in started]
         if execution.stop is not None:
             recording.end = make_case.pack_map(execution.ending(), codec.digest_only)
             recording.events += new
             return recording
-        # The first of those that wait begin; one of those that have begun is answered.
+        # The first pending requests start; one of the started effects gets its result.
         begin = new[: chance.randint(0 if len(new) < len(waiting) else 1, len(new))]
         recording.events += begin
         ready = [asked for asked in waiting if asked not in new or asked in begin]

@@ -131,10 +131,10 @@ def test_an_interrupted_run_is_identical_up_to_its_end(llc: Llc, tmp_path: Path)
     """For every prefix of a journal, followed by a torn line."""
     llc("run", "fix")
     (journal,) = history(tmp_path).glob("*.jsonl")
-    whole = journal.read_bytes().splitlines(keepends=True)
-    assert len(whole) > 15
-    for count in range(1, len(whole)):
-        journal.write_bytes(b"".join(whole[:count]) + whole[count][:9])
+    lines = journal.read_bytes().splitlines(keepends=True)
+    assert len(lines) > 15
+    for count in range(1, len(lines)):
+        journal.write_bytes(b"".join(lines[:count]) + lines[count][:9])
         comparison = compare_with(history(tmp_path))
         assert comparison.difference is None, count
         assert not comparison.is_ended

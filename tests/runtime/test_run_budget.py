@@ -74,11 +74,11 @@ def test_a_call_over_budget_does_not_start(llc: Llc, budget: str, calls: int, me
     """The run stops with exit code 3, and the message has the usage and the option to continue."""
     done = llc("scripted", "many", "--json", "--budget", budget)
     assert done.returncode == 3, done.stderr
-    found = json.loads(done.stdout)
-    assert (found["status"], found["terminated_by"]) == ("interrupted", "budget")
-    assert found["error"]["message"] == message
+    outcome = json.loads(done.stdout)
+    assert (outcome["status"], outcome["terminated_by"]) == ("interrupted", "budget")
+    assert outcome["error"]["message"] == message
     assert count_started_calls() == calls
-    assert f"llc resume {found['run']} --budget" in done.stderr
+    assert f"llc resume {outcome['run']} --budget" in done.stderr
 
 
 def test_the_usage_of_the_client_counts(llc: Llc, messages_server: Any) -> None:

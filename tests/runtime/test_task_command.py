@@ -107,9 +107,9 @@ def test_every_error_is_a_failed_result(
     project: Path, words: tuple[str, ...], reason: str, message: str, code: int
 ) -> None:
     """The reason names the kind of mistake, and the exit code is that of `run`."""
-    found, output = task_result("--json", *words)
+    exit_code, output = task_result("--json", *words)
     error = output["notes"]["error"]
-    assert (found, output["status"], error["reason"]) == (code, "FAILED", reason)
+    assert (exit_code, output["status"], error["reason"]) == (code, "FAILED", reason)
     assert message in error["message"]
 
 
@@ -223,7 +223,7 @@ def test_help_prints_the_parameters(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("words", "completion"),
     [
         ("llc task user:ent", "user:entitle"),
         ("llc task system:li", "system:list_directory"),
@@ -231,13 +231,13 @@ def test_help_prints_the_parameters(project: Path) -> None:
         ("llc task user:entitle text=x ", "--short"),
     ],
 )
-def test_names_and_parameters_are_completed(project: Path, words: str, found: str) -> None:
+def test_names_and_parameters_are_completed(project: Path, words: str, completion: str) -> None:
     """Tasks, tools, and the parameters of the task."""
     env = {**os.environ, "_LLC_COMPLETE": "complete_bash", "COMP_WORDS": words}
     env["COMP_CWORD"] = str(len(words.split(" ")) - 1)
     code = LLC.replace("import sys", "import sys; sys.argv = ['llc']", 1)
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
-    assert found in done.stdout.split("\n"), done.stderr
+    assert completion in done.stdout.split("\n"), done.stderr
 
 
 @pytest.mark.usefixtures("light_client")

@@ -48,9 +48,9 @@ def llc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Llc:
 
 
 def value(done: subprocess.CompletedProcess[str]) -> Any:
-    found = json.loads(done.stdout)
-    assert found["error"] is None, found
-    return found["value"]
+    output = json.loads(done.stdout)
+    assert output["error"] is None, output
+    return output["value"]
 
 
 def entries(folder: Path) -> int:
@@ -147,14 +147,14 @@ def test_all_declarations_are_validated(llc: Llc, tmp_path: Path) -> None:
     (tmp_path / ".loops" / "tools.yaml").write_text("- {name: a, comand: [x]}\n")
     (tmp_path / ".loops" / "tasks" / "bad.xml").write_text("<task/>")
     done = llc("validate", "--json")
-    found = json.loads(done.stdout)
+    output = json.loads(done.stdout)
     assert done.returncode == 2
-    text = json.dumps(found)
+    text = json.dumps(output)
     assert "comand" in text
     assert "bad.xml" in text
     assert "tools" not in json.loads(llc("list", "--json").stdout)[0]["name"]
     (tmp_path / ".loops" / "say.sexp").unlink()
-    assert json.loads(llc("validate", "--json").stdout)["errors"] == found["errors"]
+    assert json.loads(llc("validate", "--json").stdout)["errors"] == output["errors"]
 
 
 def test_tools_are_listed(llc: Llc, tmp_path: Path) -> None:

@@ -100,11 +100,11 @@ def wait_for(condition: Callable[[], Any]) -> Any:
 def server(project_dir: Path) -> Iterator[Server]:
     (project_dir / ".loops" / "asks.yaml").write_text(LOOP)
     (project_dir / "text").write_text(HOSTILE + "\n")
-    found = Server()
-    yield found
+    server = Server()
+    yield server
     run_llc("stop", "--all")
-    found.process.kill()
-    found.process.communicate()
+    server.process.kill()
+    server.process.communicate()
 
 
 @pytest.fixture
@@ -125,27 +125,27 @@ def test_open_does_not_pass_the_token_as_an_argument(project_dir: Path) -> None:
         f'cp "$1" {project_dir}/entrance\necho "$1" > {project_dir}/asked\n'
     )
     browser.chmod(0o755)
-    found = Server("--open", BROWSER=str(browser))
+    server = Server("--open", BROWSER=str(browser))
     try:
         asked = wait_for(
             lambda: (project_dir / "asked").exists() and (project_dir / "asked").read_text().strip()
         )
-        assert found.token not in asked
+        assert server.token not in asked
         assert (project_dir / "mode").read_text() == "600\n"
-        assert found.address in (project_dir / "entrance").read_text()
+        assert server.address in (project_dir / "entrance").read_text()
     finally:
-        found.process.send_signal(signal.SIGINT)
-        found.process.communicate()
+        server.process.send_signal(signal.SIGINT)
+        server.process.communicate()
     assert not Path(asked).exists()
 
 
 def test_without_a_browser_the_page_is_served(project_dir: Path) -> None:
-    found = Server("--open", BROWSER=str(project_dir / "none"))
+    server = Server("--open", BROWSER=str(project_dir / "none"))
     try:
-        assert found.request("GET", "/api/runs")[0] == 200
+        assert server.request("GET", "/api/runs")[0] == 200
     finally:
-        found.process.send_signal(signal.SIGINT)
-        _, errors = found.process.communicate()
+        server.process.send_signal(signal.SIGINT)
+        _, errors = server.process.communicate()
     assert "could not be started" in errors
     assert "open the address in a browser" in errors
 
@@ -303,9 +303,9 @@ def test_viewers_of_a_run_share_one_poll() -> None:
 
     async def view() -> int:
         watch = Watch(look, lambda: False)
-        found = await asyncio.gather(*(watch.wait_for_change(0, TIMEOUT_S) for _ in range(50)))
+        versions = await asyncio.gather(*(watch.wait_for_change(0, TIMEOUT_S) for _ in range(50)))
         watch.close()
-        return sum(found)
+        return sum(versions)
 
     assert asyncio.run(view()) == 50
     assert len(looks) < 10

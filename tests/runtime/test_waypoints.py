@@ -136,18 +136,18 @@ def test_an_invalid_waypoint_is_ignored() -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     for change in UNSOUND:
         path.write_bytes(b"".join(journal.seal({**_event(line), **change}) for line in lines))
-        found = excerpt.timeline_around(run, 250)
-        assert found is None or shown(found, 250) == expected, change
+        timeline = excerpt.timeline_around(run, 250)
+        assert timeline is None or shown(timeline, 250) == expected, change
     path.write_bytes(b"".join(lines)[:-9] + lines[0] + b"\x00\xff")
-    found = excerpt.timeline_around(run, 250)
-    assert found is not None
-    assert shown(found, 250) == expected
+    timeline = excerpt.timeline_around(run, 250)
+    assert timeline is not None
+    assert shown(timeline, 250) == expected
 
 
 def _event(line: bytes) -> dict[str, Any]:
-    found = journal.unseal(line[:-1])
-    assert found is not None
-    return {name: value for name, value in found.items() if name != "crc"}
+    event = journal.unseal(line[:-1])
+    assert event is not None
+    return {name: value for name, value in event.items() if name != "crc"}
 
 
 def test_waypoints_after_the_end_of_a_truncated_journal_are_ignored() -> None:

@@ -130,13 +130,13 @@ def test_the_helper_matches_like_re2(pattern: str) -> None:
         return
     for text in TEXTS:
         data = encoded(text)
-        found: list[Any] = []
+        rows_of_re2: list[Any] = []
         for match in expression.finditer(data):
             spans = [match.span(group) for group in range(len(match.groups()) + 1)]  # type: ignore[attr-defined]
             row = [None if span == (-1, -1) else list(span) for span in spans]
             is_between = match.start() == len(data) or data[match.start()] & 0xC0 != 0x80
-            if is_between and row not in found:
-                found.append(row)
+            if is_between and row not in rows_of_re2:
+                rows_of_re2.append(row)
         rows = ours(text)["matches"]
         unique = [row for at, row in enumerate(rows) if row not in rows[:at]]
-        assert unique == found, text
+        assert unique == rows_of_re2, text
