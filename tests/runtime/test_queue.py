@@ -163,8 +163,8 @@ def test_an_interrupted_run_can_queue_for_its_resume(project: Path) -> None:
     for is_last in (False, True):
         waiting = start_llc("resume", "two", "-q", "--queue")
         wait_for(lambda: is_queued(project, "two") and locks.is_live(run_of(project, "two")))
-        again = start_llc("resume", "two", "--json", "-q")
-        error = json.loads(again.communicate(timeout=60)[0])["error"]
+        resumed = start_llc("resume", "two", "--json", "-q")
+        error = json.loads(resumed.communicate(timeout=60)[0])["error"]
         assert (error["kind"], "is in the queue" in error["message"]) == ("run-is-live", True)
         if not is_last:
             waiting.send_signal(signal.SIGINT)
@@ -291,8 +291,8 @@ def test_a_surviving_nested_run_does_not_block_resume(project: Path) -> None:
     (project / "here.two").unlink()
     refused = start_llc("run", "one", "-q")
     assert refused.wait(60) == 1, "the paths of the surviving run stay locked"
-    again = start_llc("resume", "outer", "-q")
-    wait_for(lambda: (project / "here.two").exists() or again.poll() is not None)
+    resumed = start_llc("resume", "outer", "-q")
+    wait_for(lambda: (project / "here.two").exists() or resumed.poll() is not None)
     (project / "go.two").touch()
-    assert again.wait(60) == 0, again.communicate()[1]
+    assert resumed.wait(60) == 0, resumed.communicate()[1]
     assert (project / "log").read_text().split() == ["two", "two"]

@@ -212,13 +212,13 @@ def test_a_session_continues(
     use(name)
     models.then(Say("I remember."))
     first = perform("agent", agent=name, command="The word is elderflower.")
-    again = perform(
+    continued = perform(
         "agent", agent=name, command="Which word?", session=first["session"], thread=first.get("thread")
     )
-    assert "error" not in again, again
+    assert "error" not in continued, continued
     assert "elderflower" in json.dumps(models.requests[-1])
-    assert again["session"] == first["session"]
-    assert again["usage"]["input_tokens"] == 1500
+    assert continued["session"] == first["session"]
+    assert continued["usage"]["input_tokens"] == 1500
 
 
 @each_agent("claude", "codex", "opencode")
@@ -235,8 +235,8 @@ def test_a_session_is_forked(
     assert "elderflower" in json.dumps(models.requests[-1])
     assert copy["session"] != first["session"]
     assert copy["usage"]["input_tokens"] == 1500
-    again = perform("agent", agent=name, command="Which number?", **old)
-    assert again["session"] == first["session"]
+    continued = perform("agent", agent=name, command="Which number?", **old)
+    assert continued["session"] == first["session"]
     assert "elderflower" in json.dumps(models.requests[-1])
     assert "4711" not in json.dumps(models.requests[-1])
 
@@ -265,19 +265,19 @@ def test_an_acp_agent_uses_tools_and_continues_its_session(
     assert [tool.target for tool in seen.of("tool")] == ["echo ran > shell.txt", os.path.abspath("new.txt")]
     assert [tool.is_error for tool in seen.of("tool-end")] == [False, False]
     assert [file for files in seen.of("files") for file in files.files] == [os.path.abspath("new.txt")]
-    again = perform(
+    continued = perform(
         "agent", agent=name, command="Which word?", session=result["session"], thread=result.get("thread")
     )
-    if name == "gemini-acp" and "error" in again:  # within the minute in which the session began
-        assert again["error"]["kind"] == "no-session", again
-        assert "use the agent `gemini`, or `session: new`" in again["error"]["message"]
+    if name == "gemini-acp" and "error" in continued:  # within the minute in which the session started
+        assert continued["error"]["kind"] == "no-session", continued
+        assert "use the agent `gemini`, or `session: new`" in continued["error"]["message"]
         return
-    assert "error" not in again, again
-    assert again["session"] == result["session"]
-    assert again["output"].rstrip("\n") == "All done."
+    assert "error" not in continued, continued
+    assert continued["session"] == result["session"]
+    assert continued["output"].rstrip("\n") == "All done."
     assert "elderflower" in json.dumps(models.requests[-1])
     if name == "opencode-acp":
-        assert again["usage"]["usd"] == pytest.approx(0.00128)
+        assert continued["usage"]["usd"] == pytest.approx(0.00128)
 
 
 @ACP
@@ -336,16 +336,18 @@ def test_an_acp_bridge(
     """Claude Code and Codex by packages of the protocol: tools, refusals, and the session continues."""
     use(name)
     models.then(Shell("touch shell.txt"), Write(os.path.abspath("new.txt"), "fresh"), Say("That is all."))
-    said = {"agent": name, "permissions": permissions}
-    result = perform("agent", command="Say elderflower.", **said)
+    options = {"agent": name, "permissions": permissions}
+    result = perform("agent", command="Say elderflower.", **options)
     assert Path("shell.txt").exists() == ("shell" in done), result
     assert Path("new.txt").exists() == ("file" in done), result
     if done != "shell file":
         assert result["error"]["kind"] == "refused", result
         return
     assert "error" not in result, result
-    again = perform("agent", command="Which?", session=result["session"], thread=result.get("thread"), **said)
-    assert again["session"] == result["session"]
+    continued = perform(
+        "agent", command="Which?", session=result["session"], thread=result.get("thread"), **options
+    )
+    assert continued["session"] == result["session"]
     assert "elderflower" in json.dumps(models.requests[-1])
 
 

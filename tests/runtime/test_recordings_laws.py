@@ -84,9 +84,9 @@ def test_a_recorded_run_is_identical(node: Core, order: int) -> None:
     chance = random.Random(order)
     recording = recorded(image, chance)
     assert diff.compare(recording, image, exact=True).difference is None
-    asked = [at for at, event in enumerate(recording.events) if isinstance(event, EffectRequest)]
-    if asked:
-        at = chance.choice(asked)
+    requests = [at for at, event in enumerate(recording.events) if isinstance(event, EffectRequest)]
+    if requests:
+        at = chance.choice(requests)
         event = recording.events[at]
         assert isinstance(event, EffectRequest)
         recording.events[at] = EffectRequest(event.seq, event.kind, {**event.args, "forged": 1})
@@ -104,11 +104,11 @@ def test_a_case_passes_and_an_update_changes_nothing(node: Core, order: int) -> 
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "case.yaml")
         case_writer.write(Case(path, "x.sexp", None, {}, (), 0, re_executed))
-        again = case_reader.read(path).recording
-    comparison = diff.compare(again, image)
+        reread = case_reader.read(path).recording
+    comparison = diff.compare(reread, image)
     assert comparison.difference is None, diff_text.as_text(comparison, {})
     if re_executed.end is not None:
-        updated, obstacle = run_cases.update_recording(again, image)
+        updated, obstacle = run_cases.update_recording(reread, image)
         assert updated is not None, obstacle
         assert [answer.seq for answer in updated.answers] == [answer.seq for answer in re_executed.answers]
         assert diff.compare(updated, image).difference is None

@@ -172,8 +172,8 @@ def test_an_edited_loop_shows_its_first_difference(llc: Llc, tmp_path: Path) -> 
 )
 def test_long_commands_are_shown_at_their_difference(then: str, now: str, shown: str) -> None:
     """The differing line or part of a long command; each command on one line."""
-    recorded, asked = (EffectRequest(1, "shell", {"command": command}) for command in (then, now))
-    result = diff.Difference(1, recorded, asked)
+    recorded, requested = (EffectRequest(1, "shell", {"command": command}) for command in (then, now))
+    result = diff.Difference(1, recorded, requested)
     text = diff_text.as_text(Comparison(0, 1, 0, result, True), {})
     assert f"    {shown}\n" in text
     assert len(text.splitlines()) == 5

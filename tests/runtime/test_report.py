@@ -539,8 +539,8 @@ def test_two_runs_are_aligned(llc: Llc, project_dir: Path) -> None:
     first = run(llc, project_dir, STEPS)
     for name in ("fixed", "half"):
         (project_dir / name).unlink()
-    again = run(llc, project_dir, STEPS)
-    a, b = (model_of(name) for name in (first, again))
+    second = run(llc, project_dir, STEPS)
+    a, b = (model_of(name) for name in (first, second))
     assert [row[2] for row in comparison.align(a, b)] == [None] * 6
     for name in ("fixed", "half"):
         (project_dir / name).unlink()
@@ -556,8 +556,8 @@ def test_two_runs_are_aligned(llc: Llc, project_dir: Path) -> None:
         *["only in A"] * 2,
         None,
     ]
-    result = llc("report", first, again)
-    assert result.stdout == f"{first}-and-{again}.html\n"
+    result = llc("report", first, second)
+    assert result.stdout == f"{first}-and-{second}.html\n"
 
 
 def model_of(target: str) -> dict[str, Any]:

@@ -154,9 +154,9 @@ def truncate_run(project: Path, keep: Callable[[dict[str, Any]], bool], extra: b
     (target.parent).mkdir(exist_ok=True)
     (folder / "active").unlink()  # it has the length of the complete journal
     shutil.move(folder, target)
-    kept = path.name
-    (target / kept).write_bytes((target / kept).read_bytes()[:offset] + extra)
-    before = expected_log(events(target / kept))
+    journal_name = path.name
+    (target / journal_name).write_bytes((target / journal_name).read_bytes()[:offset] + extra)
+    before = expected_log(events(target / journal_name))
     (project / "log").write_text("".join(f"{line}\n" for line in before))
     return target
 
@@ -196,9 +196,9 @@ def test_a_torn_last_line_is_reported_and_set_aside(project: Path) -> None:
     assert answer["status"] == "success"
     assert "is incomplete; it is dropped" in answer["shown"]
     assert log(project) == LOG
-    ended = project / ".loops" / ".history" / target.name
-    assert (ended / "job.events.jsonl.damaged-1").read_bytes() == b'{"event":"action_comp'
-    assert all(isinstance(event, Event) for event in reader.read(str(ended / "job.events.jsonl")))
+    archived = project / ".loops" / ".history" / target.name
+    assert (archived / "job.events.jsonl.damaged-1").read_bytes() == b'{"event":"action_comp'
+    assert all(isinstance(event, Event) for event in reader.read(str(archived / "job.events.jsonl")))
 
 
 def test_damage_to_a_note_loses_no_result(project: Path) -> None:
@@ -229,8 +229,8 @@ def test_damage_to_a_result_reports_the_lost_results(project: Path) -> None:
     assert f"line {place + 1} is damaged" in answer["shown"]
     assert "the results of effects 3 to 4 depend on effect 2" in answer["shown"]
     assert answer["status"] == "success"
-    ended = project / ".loops" / ".history" / target.name
-    assert b'"seq":4' in (ended / "job.events.jsonl.damaged-1").read_bytes()
+    archived = project / ".loops" / ".history" / target.name
+    assert b'"seq":4' in (archived / "job.events.jsonl.damaged-1").read_bytes()
 
 
 def test_a_lost_output_file_is_reported(project: Path) -> None:
@@ -510,9 +510,9 @@ def test_a_pipe_or_folder_in_place_of_a_file_is_named_or_not_needed(
     else:
         place.unlink(missing_ok=True)
     make(place)
-    for kept in (project / ".loops" / ".cache").iterdir():
-        kept.unlink()
-        make(kept)
+    for cached in (project / ".loops" / ".cache").iterdir():
+        cached.unlink()
+        make(cached)
     done = subprocess.run(
         [sys.executable, "-m", "llc", "resume", "job"], capture_output=True, text=True, timeout=60
     )
@@ -538,9 +538,9 @@ def test_a_signal_at_any_time_of_a_start_leaves_a_resumable_run(project: Path, n
         process.send_signal(number)
         process.communicate()
         assert process.returncode == 130
-        (kept,) = folder.glob("slow-*")
-        assert not RunFolder("", str(kept)).is_unrecorded()
-        shutil.rmtree(kept)
+        (run_path,) = folder.glob("slow-*")
+        assert not RunFolder("", str(run_path)).is_unrecorded()
+        shutil.rmtree(run_path)
 
 
 def test_the_latest_run_is_the_last_started_one(project: Path) -> None:
@@ -603,12 +603,12 @@ def test_resuming_twice_works(project: Path) -> None:
     truncate_run(project, before_end_of(2))
     (project / ".loops" / ".running" / "x").mkdir()
     first = resume()
-    ended = project / ".loops" / ".history" / first["run"]
-    lines = (ended / "job.events.jsonl").read_bytes().splitlines(keepends=True)
+    archived = project / ".loops" / ".history" / first["run"]
+    lines = (archived / "job.events.jsonl").read_bytes().splitlines(keepends=True)
     place = max(i for i, line in enumerate(lines) if b'"event":"action_start"' in line and b'"seq":4' in line)
     target = project / ".loops" / ".running" / first["run"]
-    (ended / "active").unlink()  # it has the length of the complete journal
-    shutil.move(ended, target)
+    (archived / "active").unlink()  # it has the length of the complete journal
+    shutil.move(archived, target)
     (target / "job.events.jsonl").write_bytes(b"".join(lines[:place]))
     (project / "log").write_text("".join(f"{line}\n" for line in LOG[:3]))
     assert resume()["status"] == "success"

@@ -194,8 +194,8 @@ def test_status_shows_the_budget(llc: Llc) -> None:
 def test_the_python_api_accepts_a_budget(llc: Llc) -> None:
     import llc as package
 
-    ended = package.run("many", script="world.yaml", budget={"calls": 2, "usd": 0.5})
-    assert (ended.status, ended.terminated_by, ended.exit_code) == ("interrupted", "budget", 3)
+    outcome = package.run("many", script="world.yaml", budget={"calls": 2, "usd": 0.5})
+    assert (outcome.status, outcome.terminated_by, outcome.exit_code) == ("interrupted", "budget", 3)
     assert count_started_calls() == 2
 
 

@@ -185,8 +185,8 @@ def test_every_error_of_a_server_is_recorded(
     assert json.loads(done.stdout)["value"] == [kind for _, _, kind in replies], done.stderr
     requests = len(messages_server.requests)
     assert requests == sum(times for _, times, _ in replies)
-    again = llc("replay", "all")
-    assert "is identical" in again.stdout
+    replayed = llc("replay", "all")
+    assert "is identical" in replayed.stdout
     assert len(messages_server.requests) == requests
 
 

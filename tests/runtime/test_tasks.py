@@ -616,11 +616,11 @@ def test_an_agent_repairs_its_reply_in_its_session(do: Do, project: Path, name: 
     assert answer["result"]["notes"]["session"] == "s-1"
     assert answer["result"]["notes"]["repaired"].startswith("the reply is not JSON")
     assert answer["usage"]["usd"] == 0.75
-    asked = (project / "asked").read_text()
-    again = asked.splitlines()[-1]
-    assert asked.startswith("-p|Do it.")
-    assert again.startswith("--resume|s-1|")
-    assert "That cannot be used: the reply is not JSON" in again
+    calls = (project / "asked").read_text()
+    repair = calls.splitlines()[-1]
+    assert calls.startswith("-p|Do it.")
+    assert repair.startswith("--resume|s-1|")
+    assert "That cannot be used: the reply is not JSON" in repair
 
 
 @pytest.mark.parametrize("config", ["tasks: {agent: [./other]}\n", AGENTS["claude"]])

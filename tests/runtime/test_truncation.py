@@ -102,9 +102,9 @@ def test_after_an_accepted_loss_the_new_length_applies(killed: Path, project_dir
         time.sleep(0.002)
     kill_with_keeper(process)
     process.wait()
-    again = resume("--on-unknown", "fail", "-q")
-    assert "truncated" not in again.stderr
-    assert again.returncode == 0
+    resumed = resume("--on-unknown", "fail", "-q")
+    assert "truncated" not in resumed.stderr
+    assert resumed.returncode == 0
 
 
 def test_a_kill_right_after_an_accepted_loss(killed: Path, project_dir: Path) -> None:
@@ -116,8 +116,8 @@ def test_a_kill_right_after_an_accepted_loss(killed: Path, project_dir: Path) ->
     )
     command = [sys.executable, "-c", ends, "resume", "job", "-q", "--accept-loss"]
     assert subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 9
-    again = resume("--on-unknown", "fail", "-q")
-    assert again.returncode == 0, again.stderr
+    resumed = resume("--on-unknown", "fail", "-q")
+    assert resumed.returncode == 0, resumed.stderr
     assert (project_dir / "log").read_text() == "a\nb\nc\n"
 
 

@@ -143,8 +143,8 @@ def test_an_interrupt_ends_one_call_at_once(ask: Ask) -> None:
     timer = threading.Timer(0.3, interrupt.set)
     timer.start()
     started = time.monotonic()
-    cut, one = run_concurrently(lambda: ask("stall", within={"interrupt": interrupt}), lambda: ask("one"))
-    assert isinstance(cut, Interrupted)
+    failed, one = run_concurrently(lambda: ask("stall", within={"interrupt": interrupt}), lambda: ask("one"))
+    assert isinstance(failed, Interrupted)
     assert time.monotonic() - started < 25
     assert one["reply"] == {"verdict": "one"}
     interrupt.close()
@@ -159,9 +159,9 @@ def test_a_killed_helper_is_replaced(ask: Ask, server: Any) -> None:
         for pid in helpers_of(os.getpid()):
             os.kill(pid, signal.SIGKILL)
 
-    cut, _ = run_concurrently(lambda: ask("stall-then-killed"), kill)
-    assert cut["error"]["kind"] == "client"
-    assert "SIGKILL" in cut["error"]["message"]
+    failed, _ = run_concurrently(lambda: ask("stall-then-killed"), kill)
+    assert failed["error"]["kind"] == "client"
+    assert "SIGKILL" in failed["error"]["message"]
     assert ask("two")["reply"] == {"verdict": "two"}
 
 
@@ -221,7 +221,7 @@ def test_concurrent_calls_share_one_client() -> None:
     created: list[object] = []
     used: list[object] = []
 
-    def connect(**given: Any) -> object:
+    def connect(**settings: Any) -> object:
         time.sleep(0.05)
         created.append(object())
         return created[-1]
