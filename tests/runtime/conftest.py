@@ -157,14 +157,6 @@ def messages_server(answers: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Ite
         yield server
 
 
-@pytest.fixture
-def light_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Helper processes import a small client of the Messages API instead of the package `anthropic`."""
-    folder = str(Path(__file__).parents[1] / "light_clients")
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.setenv("PYTHONPATH", folder, prepend=os.pathsep)
-
-
 @pytest.fixture(scope="session")
 def installed() -> Callable[[str], Path]:
     """Installs a program and returns the folder of its executable."""
