@@ -823,13 +823,16 @@ def installed() -> Iterator[None]:
     verify.verify_image = _verified_once(check)  # all histories have the same programs
     try:
         with protocol.installed(host):
-            yield
+            try:
+                yield
+            finally:
+                # Runs that have not ended are finalized here, on a simulated host that kills them.
+                with Scheduler(Random(0)).as_dead() as scheduler:
+                    host.machine = Machine(scheduler)
+                    gc.collect()
     finally:
         keeper._is_possible, checkpoints.SPACE, verify.verify_image = was_possible, space, check
         set_format(FORMAT)
-        with Scheduler(Random(0)).as_dead() as scheduler:
-            host.machine = Machine(scheduler)
-            gc.collect()
         sys.unraisablehook = before
         gc.unfreeze()
         gc.enable()
