@@ -1,9 +1,8 @@
 """Generated core programs and their reference evaluator, with which the compiler is compared.
 
 One drawn seed determines the structure of a program. The evaluator recurses and keeps variables in cells, so
-it
-shares nothing with states and slots; concurrent calls are threads of which one runs at a time. Primitives are
-those of the machine.
+it shares nothing with states and slots; concurrent calls are threads of which one runs at a time. Primitives
+are those of the machine.
 """
 
 from __future__ import annotations

@@ -121,8 +121,7 @@ class Runner:
     """Runs llc in a process with a simulated crash; see `crash_runner`.
 
     job: settings of all jobs. writes: number of writes of the last job to the files of its run. With a
-    `database`,
-    the runs in it are exported after each job to the folder where the tests expect them.
+    `database`, the runs in it are exported after each job to the folder where the tests expect them.
     """
 
     def __init__(self, **job: Any) -> None:

@@ -1,8 +1,7 @@
 """The golden cases: their folders, how their worlds are run, and which fields of a run are compared.
 
 A case may contain further files of its program: `*.sexp`, `part-*.yaml`. A world file may start with the
-command
-that runs it, `# llc run loop.yaml --max-iterations 2`, whose options then apply.
+command that runs it, `# llc run loop.yaml --max-iterations 2`, whose options then apply.
 """
 
 from __future__ import annotations

@@ -45,8 +45,7 @@ def is_ended(pid: int) -> bool:
 
 def wait_suspended(pid: int) -> None:
     """Wait until all threads of a process are suspended after SIGSTOP: one thread takes the signal and
-    suspends
-    the others.
+    suspends the others.
     """
     for task in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):

@@ -1,13 +1,10 @@
 """Golden cases: a source and the complete output of the tool for it.
 
 A case is a folder in `golden/<area>/` with `loop.yaml` and optional worlds `world-<name>.yaml`. `loops/` has
-the
-loops of the seed, `rules/` those of `loops.md`, `warnings/` loops with warnings, and `errors/` invalid loops.
-Compared are `fsm.yaml`, `ir.txt`, `bytecode.txt` (for the cases in LISTED), `warnings.txt` (if there are
-any),
-`errors.txt` (instead of all these, for an invalid loop), and for each world `trace-<name>.jsonl`, the events
-of
-a run and its exit code. `pytest --update` rewrites them.
+the loops of the seed, `rules/` those of `loops.md`, `warnings/` loops with warnings, and `errors/` invalid
+loops. Compared are `fsm.yaml`, `ir.txt`, `bytecode.txt` (for the cases in LISTED), `warnings.txt` (if there
+are any), `errors.txt` (instead of all these, for an invalid loop), and for each world `trace-<name>.jsonl`,
+the events of a run and its exit code. `pytest --update` rewrites them.
 """
 
 from __future__ import annotations

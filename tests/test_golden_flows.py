@@ -1,9 +1,8 @@
 """Golden flows: a source, a world and the output of the tool for them.
 
 A case is a folder in `golden/flows/` with `flow.sexp`, `world.yaml` and optional further files of its
-program.
-Compared are the core forms (`expanded.txt`), the states (`ir.txt`, without spans), and the events of a run in
-that world with its exit code (`trace.jsonl`). `pytest --update` rewrites them.
+program. Compared are the core forms (`expanded.txt`), the states (`ir.txt`, without spans), and the events of
+a run in that world with its exit code (`trace.jsonl`). `pytest --update` rewrites them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """The worlds of a golden case take every route of its loop; exceptions are listed with a reason.
 
 There are two measures. In terms of the source: each verdict that a state routes, `_`, `_error`, `next`, the
-end
-at each terminal state, each restart. In terms of the program: each IR state, which includes implicit paths:
-an
-unrouted verdict, a crash, a fault, each limit. For the second measure, the trace is replayed on the same
-program with a note in every state.
+end at each terminal state, each restart. In terms of the program: each IR state, which includes implicit
+paths: an unrouted verdict, a crash, a fault, each limit. For the second measure, the trace is replayed on the
+same program with a note in every state.
 """
 
 from __future__ import annotations

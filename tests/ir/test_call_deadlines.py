@@ -1,8 +1,7 @@
 """An accepted mutant of a program with sub-loops never waits past an enclosing deadline.
 
 The program calls a loop from a function of a loop, and each has a timeout. Mutants run in a world with a
-moving
-clock; each deadline of an effect is compared with the timeouts of the loops.
+moving clock; each deadline of an effect is compared with the timeouts of the loops.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 With `--database` the runs are in a database, on a real server that is started for them.
 
 Prints the numbers of histories and faults. For the first failures: the seed, the faults without which it does
-not
-fail, the trace, and the command that repeats it. The exit code is then 1.
+not fail, the trace, and the command that repeats it. The exit code is then 1.
 """
 
 from __future__ import annotations

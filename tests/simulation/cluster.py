@@ -1,8 +1,7 @@
 """Histories of runs in a database: clients submit, workers drive, and the server fails as well.
 
 `Queue` replaces the queue of DBOS and takes segments from its tables by the same rules; it notices new
-segments
-immediately, late, or only at its next poll.
+segments immediately, late, or only at its next poll.
 """
 
 from __future__ import annotations

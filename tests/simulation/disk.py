@@ -2,11 +2,9 @@
 
 What `write` wrote to a file is durable after its `sync`, a name after `sync_names` of its folder, as
 `host.protocol` says. `lose_power` keeps of the rest what a real disk may keep: any of the writes of a file
-since
-its last sync, the last one partially; for each folder, the changes of names before some moment. A sync of a
-folder makes its own changes of names durable; an ordered disk makes all earlier ones durable too, as most
-file
-systems do.
+since its last sync, the last one partially; for each folder, the changes of names before some moment. A sync
+of a folder makes its own changes of names durable; an ordered disk makes all earlier ones durable too, as
+most file systems do.
 """
 
 from __future__ import annotations
@@ -23,10 +21,8 @@ class Node:
     """A file, a folder or a device.
 
     data: the content that processes see. synced: the durable content. pending: the writes since the last
-    sync,
-    (offset, bytes), or (length, None) for a truncation. names, durable_names: of a folder. exclusive, shared:
-    the
-    open files that hold a lock; times_locked: number of exclusive locks so far.
+    sync, (offset, bytes), or (length, None) for a truncation. names, durable_names: of a folder. exclusive,
+    shared: the open files that hold a lock; times_locked: number of exclusive locks so far.
     """
 
     count = 0

@@ -34,10 +34,8 @@ class Machine:
     """A computer: scheduler, disk, boot.
 
     programs: the programs on PATH by name: a function of the machine, the process and its arguments that
-    returns an
-    exit code. fail: returns an error number for a call that writes, None for success. wall: offset of the
-    wall
-    clock in seconds.
+    returns an exit code. fail: returns an error number for a call that writes, None for success. wall: offset
+    of the wall clock in seconds.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:

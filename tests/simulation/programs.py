@@ -1,8 +1,7 @@
 """Programs of the simulation, and their actions.
 
 An action is `act KEY SECONDS EXIT BYTES AFTER…`: it takes this time, writes this number of bytes and ends
-with
-this exit code; AFTER names the actions whose results the program had when it requested this one.
+with this exit code; AFTER names the actions whose results the program had when it requested this one.
 """
 
 from __future__ import annotations

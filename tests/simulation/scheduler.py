@@ -2,8 +2,7 @@
 
 A thread of a simulated process is a greenlet that executes the code of llc itself. At each call of the host
 another thread may run, a fault may happen, and the process may die. All choices come from one random
-generator,
-so a seed determines the complete run.
+generator, so a seed determines the complete run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """A real PostgreSQL server under the simulation: its connections, its clock and its failures are simulated.
 
 Each statement is a call of the host, at which other threads may run, faults may happen and the process may
-die.
-The time functions of the server return virtual time. A statement that waits for a lock of another connection
-waits in virtual time. One server serves all histories, one after the other.
+die. The time functions of the server return virtual time. A statement that waits for a lock of another
+connection waits in virtual time. One server serves all histories, one after the other.
 """
 
 from __future__ import annotations

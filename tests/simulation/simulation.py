@@ -1,10 +1,8 @@
 """One simulated history: runs, operators, faults, and oracles that check continuously.
 
 `Simulation(seed).run()` builds a machine, starts runs, injects the faults of its plan and resumes unfinished
-runs
-until every run has ended. It raises Violation if a promise of `spec/promises.md` is broken. The seed
-determines
-the plan; `enabled_faults` selects faults of it, which is used to shrink a failure.
+runs until every run has ended. It raises Violation if a promise of `spec/promises.md` is broken. The seed
+determines the plan; `enabled_faults` selects faults of it, which is used to shrink a failure.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Model of take-over and scope locks in the database, explored exhaustively.
 
 It describes the protocol of `runtime/database` (`claims`, `owner`, `stored_run`) as transactions: workers
-claim
-runs with overlapping scopes, perform their effects and append to their journals, while workers are killed or
-frozen and the server restarts. `explore` visits every reachable state and checks the invariants in each, and
-that
-all runs can still end from it without another fault. `spec/promises.md` has the guarantees.
+claim runs with overlapping scopes, perform their effects and append to their journals, while workers are
+killed or frozen and the server restarts. `explore` visits every reachable state and checks the invariants in
+each, and that all runs can still end from it without another fault. `spec/promises.md` has the guarantees.
 
 The model has no time: the heartbeat of a frozen or dead worker lapses at any moment.
 """

@@ -55,10 +55,9 @@ def shell_heredoc(text: str) -> str:
 def shell_quoted_heredoc(text: str, delimiter: str, before: str | None, after: str | None) -> str:
     """Check a value for a here-document with a quoted delimiter; the text is used as it is, without escapes.
 
-    before, after: the rest of the first and of the last line; None if another, unknown value is there.
-    Raises `PrimitiveFault` if a line could be the delimiter, or if dash 0.5.12 would lose a byte of a line:
-    it
-    reads a line as long as it equals the delimiter, and drops the next byte if it is not ASCII.
+    before, after: the rest of the first and of the last line; None if another, unknown value is there. Raises
+    `PrimitiveFault` if a line could be the delimiter, or if dash 0.5.12 would lose a byte of a line: it reads
+    a line as long as it equals the delimiter, and drops the next byte if it is not ASCII.
     """
     lines = _sendable(text).split("\n")
     last = len(lines) - 1
