@@ -189,8 +189,8 @@ def test_recorded_activities_survive_kill_9(project_dir: Path) -> None:
     write_agent(
         project_dir,
         INIT,
-        message(text("I look."), tool_use("t1", "Bash", command="sleep 60")),
         "echo x > new",
+        message(text("I look."), tool_use("t1", "Bash", command="sleep 60")),
         "exec sleep 60",
     )
     process = subprocess.Popen(

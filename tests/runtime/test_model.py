@@ -473,7 +473,7 @@ def test_the_start_of_the_client_does_not_count_for_the_timeout(
 ) -> None:
     """A timeout shorter than the import does not fail the first call."""
     messages_server.then(answers.verdict("success"))
-    assert evaluate_in_new_world(timeout_s=0.5)["reply"]["verdict"] == "success"
+    assert evaluate_in_new_world(timeout_s=1.0)["reply"]["verdict"] == "success"
 
 
 def test_the_loops_deadline_ends_the_start_of_the_client(evaluate_in_new_world: Evaluate) -> None:

@@ -262,13 +262,13 @@ def test_review_sweep(project: Project) -> None:
     project.write(a__py="def half(x):\n    return x / 2\n", **{"it's b__py": "def f(x=[]):\n    return x\n"})
     project.commit("change")
     edits = [
-        ("Review the file a.py,", "a.py", "x / 2", "x // 3"),
-        ("Review the file it's b.py,", "it's b.py", "x=[]", "x=()"),
+        ("Review the file a.py and", "a.py", "x / 2", "x // 3"),
+        ("Review the file it's b.py and", "it's b.py", "x=[]", "x=()"),
         ("assert 1 == 2", "a.py", "x // 3", "x // 2"),
     ]
     outcome = project.run("review-sweep", edits)
     assert outcome["status"] == "success", outcome["shown"]
-    assert [prompt.split(",")[0].split(";")[0] for prompt in outcome["prompts"]] == [
+    assert [re.split(" and |;", prompt)[0] for prompt in outcome["prompts"]] == [
         "Review the file a.py",
         "The tests fail after a review. Repair the cause",
         "Review the file it's b.py",
