@@ -153,14 +153,6 @@ def update(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update"))
 
 
-@pytest.fixture
-def light_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Helper processes import a small client of the Messages API instead of the package `anthropic`."""
-    folder = str(Path(__file__).with_name("light_clients"))
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.setenv("PYTHONPATH", folder, prepend=os.pathsep)
-
-
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """URL of a PostgreSQL server. Tests that need it fail without it; they are never skipped."""

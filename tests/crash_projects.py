@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -133,8 +132,6 @@ class Runner:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            # A process that crashes around a model call needs no complete client.
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).with_name("light_clients"))},
         )
 
     def __call__(self, cwd: Path, *words: str, **job: Any) -> int:

@@ -245,7 +245,6 @@ def test_description_needs_a_key(project: Path) -> None:
     assert list(project.iterdir()) == []
 
 
-@pytest.mark.usefixtures("light_client")
 def test_ctrl_c_during_a_model_call_saves_nothing(project: Path, messages_server: Any, answers: Any) -> None:
     """The call ends at once."""
     messages_server.then(answers.stall())

@@ -473,7 +473,6 @@ PARALLEL_TASKS = """
 """
 
 
-@pytest.mark.usefixtures("light_client")
 def test_models_and_tasks_are_charged_to_the_key(
     project: Project, messages_server: Any, answers: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -229,7 +229,6 @@ states:
 """
 
 
-@pytest.mark.usefixtures("light_client")
 def test_a_model_waits_for_its_account(service: Service, messages_server: Any, answers: ModuleType) -> None:
     """Model and agent calls with the same key wait until the quota is renewed."""
     (service.folder / ".loops" / "ask.yaml").write_text(EVALUATED_LOOP)

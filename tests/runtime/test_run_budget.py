@@ -31,7 +31,6 @@ def llc(
     monkeypatch: pytest.MonkeyPatch,
     messages_server: Any,
     answers: ModuleType,
-    light_client: None,
 ) -> Llc:
     """Run llc in a project with a flow of four calls, 1000 tokens and 0.001 USD each.
 

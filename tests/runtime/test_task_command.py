@@ -67,7 +67,6 @@ def test_a_task_is_performed_by_its_model(project: Path, messages_server: Any, a
     assert output["notes"]["run"].startswith("user-entitle-")
 
 
-@pytest.mark.usefixtures("light_client")
 def test_stdout_has_only_the_content(project: Path, messages_server: Any, answers: Any) -> None:
     """Status, cost and progress go to standard error."""
     messages_server.then(answers.text("Small Steps"))
@@ -77,7 +76,6 @@ def test_stdout_has_only_the_content(project: Path, messages_server: Any, answer
     assert llc_("task", "user:entitle", "text=x", "--quiet").stdout == "Small Steps\n"
 
 
-@pytest.mark.usefixtures("light_client")
 def test_a_failed_call_is_a_failed_result(project: Path, messages_server: Any, answers: Any) -> None:
     """The task's reason and message are printed once; the exit code is 1."""
     messages_server.then(answers.status(400, "no such thing"))
@@ -240,7 +238,6 @@ def test_names_and_parameters_are_completed(project: Path, words: str, completio
     assert completion in done.stdout.split("\n"), done.stderr
 
 
-@pytest.mark.usefixtures("light_client")
 def test_a_session_performs_tasks(project: Path, messages_server: Any, answers: Any) -> None:
     """Tasks of the project and of the session; the content goes to stdout, `it` is the result."""
     messages_server.then(answers.text("Small Steps"))

@@ -60,7 +60,6 @@ def test_a_task_of_a_flow_is_performed_by_a_model(
     ]
 
 
-@pytest.mark.usefixtures("light_client")
 def test_a_recorded_call_is_not_repeated(
     llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
 ) -> None:
@@ -103,7 +102,6 @@ PAY = """
 """
 
 
-@pytest.mark.usefixtures("light_client")
 def test_a_call_in_doubt_is_not_repeated_without_consent(
     llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
 ) -> None:
@@ -127,7 +125,6 @@ def test_a_call_in_doubt_is_not_repeated_without_consent(
     assert len(messages_server.requests) == 2
 
 
-@pytest.mark.usefixtures("light_client")
 def test_the_helper_of_a_killed_run_ends(
     llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
 ) -> None:
@@ -190,7 +187,6 @@ def test_every_error_of_a_server_is_recorded(
     assert len(messages_server.requests) == requests
 
 
-@pytest.mark.usefixtures("light_client")
 def test_ctrl_c_stops_a_run_during_a_reply(
     llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
 ) -> None:
@@ -210,7 +206,6 @@ def test_ctrl_c_stops_a_run_during_a_reply(
     assert json.loads(done.stdout)["value"]["content"] == "done"
 
 
-@pytest.mark.usefixtures("light_client")
 def test_a_failed_task_is_shown_with_its_reason(
     llc: Llc, messages_server: Any, answers: ModuleType, tmp_path: Path
 ) -> None:

@@ -45,7 +45,7 @@ def messages() -> Any:
 
 
 @pytest.fixture
-def server(messages: Any, light_client: None) -> Iterator[Any]:
+def server(messages: Any) -> Iterator[Any]:
     with messages.MessagesServer() as server:
         yield server
 

@@ -88,7 +88,6 @@ def llc(project: Path, url: str, *words: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.usefixtures("light_client")
 @pytest.mark.parametrize("program", programs())
 def test_a_program_sends_the_shown_text_and_has_the_shown_value(project: Path, program: Program) -> None:
     """The last sent message and the value match, and every reply is used."""
