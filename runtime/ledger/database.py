@@ -61,27 +61,27 @@ class Tables:
     @property
     def place(self) -> str:
         """Location of the tables, for messages."""
-        raise NotImplementedError
+        raise NotImplementedError  # `database.shared_ledger` implements it
 
     def transaction(self, is_writing: bool) -> contextlib.AbstractContextManager[sqlite3.Connection]:
         """Open a transaction; a writing transaction is exclusive. Raises `LedgerError`."""
-        raise NotImplementedError
+        raise NotImplementedError  # `database.shared_ledger` implements it
 
     def has_limits(self) -> bool:
         """Whether a limit is set; True if the tables cannot be read."""
-        raise NotImplementedError
+        raise NotImplementedError  # `database.shared_ledger` implements it
 
     def holder(self) -> tuple[int, str]:
         """Return the identification of this process for `is_alive`."""
-        raise NotImplementedError
+        raise NotImplementedError  # `database.shared_ledger` implements it
 
     def is_alive(self, run: str, pid: int, started: str) -> bool:
         """Whether the process with this identification still drives the run."""
-        raise NotImplementedError
+        raise NotImplementedError  # `database.shared_ledger` implements it
 
     def folder(self, project: str, run: str) -> RunFolder | None:
         """Return the record of a run; None if it does not exist."""
-        raise NotImplementedError
+        raise NotImplementedError  # `database.shared_ledger` implements it
 
 
 # Tables that this process uses instead of the file, while it drives runs of a cluster.

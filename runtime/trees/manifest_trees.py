@@ -166,6 +166,7 @@ class ManifestTrees:
                             file.write(packed.read(entry))
         except OSError as error:
             raise NoTree(reason(error)) from None
+        # `zipfile` raises NotImplementedError for an unknown compression method, RuntimeError for encryption.
         except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError):
             raise NoTree("an excerpt is damaged") from None
 

@@ -125,7 +125,7 @@ class Server:
         self.machine: Machine
         self.on_claim: Callable[[], None] = lambda: None
         self.on_problem: Callable[[str], object] = str
-        # In virtual time: until when all connections are refused, and which processes are cut off.
+        # The virtual time until which all connections are refused, and the processes without a connection.
         self.down_until = 0.0
         self._open: list[SimulatedConnection] = []
         self._idle: list[PGconn] = []

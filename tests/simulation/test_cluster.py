@@ -24,7 +24,7 @@ def simulate() -> Iterator[object]:
 
 @pytest.mark.parametrize("seed", [*range(6), *PAST_FAILURES])
 def test_promises_hold(seed: int, simulate: object) -> None:
-    """Workers and clients are killed, frozen, cut off; the server restarts, answers are lost: each run
+    """Workers and clients are killed, frozen, disconnected; the server restarts, answers are lost: each run
     ends.
     """
     simulation: Simulation = simulate(seed, None)  # type: ignore[operator]
